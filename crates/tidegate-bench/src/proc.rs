@@ -176,6 +176,12 @@ pub(crate) fn all_processes() -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
+/// Whether a process was started with a variable (`NAME=value`), as far as it lets us look.
+pub(crate) fn has_variable(process: u32, variable: &str) -> bool {
+    let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|known| known == variable.as_bytes())
+}
+
 /// Processes and all their descendants.
 pub(crate) fn with_children(roots: &[u32]) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = all_processes()

@@ -6,7 +6,7 @@
 use super::{Comparison, Figure, FigureSyntax};
 use crate::quantity::{self, show_share};
 use crate::report::PERCENTILES;
-use crate::runs::{SCENARIO, SCRIPT, SUMMARY};
+use crate::runs::{SCENARIO, SCRIPT, SUMMARY, bytes_of, text_of};
 use crate::verdict::Verdict;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -172,7 +172,7 @@ pub fn stored_runs(path: &Path, operation: Option<&str>) -> Result<Vec<StoredRun
 }
 
 fn runs_of(file: &Path, operation: Option<&str>) -> Result<Vec<StoredRun>, StoredRunError> {
-    let text = fs::read_to_string(file).map_err(|error| StoredRunError::Read(file.to_owned(), error))?;
+    let text = text_of(file).map_err(|error| StoredRunError::Read(file.to_owned(), error))?;
     let mut runs = Vec::new();
     for object in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
         match object.map_err(|error| StoredRunError::Json(file.to_owned(), error))? {
@@ -262,7 +262,7 @@ fn of_operation<'r>(path: &Path, report: &'r Value, name: &str) -> Result<Part<'
 
 /// The beginning of the hash of a file beside a summary.
 fn beside(summary: &Path, name: &str) -> Option<String> {
-    let source = fs::read(summary.with_file_name(name)).ok()?;
+    let source = bytes_of(&summary.with_file_name(name)).ok()?;
     summary
         .ends_with(SUMMARY)
         .then(|| Sha256::digest(source).iter().take(6).map(|byte| format!("{byte:02x}")).collect())

@@ -46,6 +46,9 @@ impl State {
         let path = path_of(runs, name);
         let at = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(at)?;
+        if !file.metadata().map_err(at)?.is_file() {
+            return Err(at(io::Error::other("it is no regular file")));
+        }
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -96,7 +99,7 @@ impl Known {
     /// It is there and cannot be read.
     pub fn read(runs: &Path, name: &str) -> io::Result<Known> {
         let path = path_of(runs, name);
-        match File::open(&path).and_then(|mut file| content(&mut file)) {
+        match crate::runs::open(&path).and_then(|mut file| content(&mut file)) {
             Ok(bytes) => Ok(Known::of(runs, &bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Known::of(runs, &[])),
             Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),

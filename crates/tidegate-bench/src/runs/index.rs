@@ -241,6 +241,66 @@ mod tests {
         assert!(matches!(runs.find("a"), Err(RunsError::Broken { .. })));
     }
 
+    /// Nobody has the other end of a named pipe, and nobody waits for one.
+    #[test]
+    fn what_is_no_regular_file_is_not_opened() {
+        let ground = Ground::new("pipes");
+        let runs = Runs::new(ground.0.join("runs"));
+        let pipe = |path: &Path| {
+            use rustix::fs::{CWD, FileType, mknodat};
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let _ = fs::remove_file(path);
+            mknodat(CWD, path, FileType::Fifo, 0o600.into(), 0).unwrap();
+        };
+        let run = kept(&runs, 1.0, &summary("PASS", 5.0));
+        for name in ["environment.json", "seconds.csv", "scenario.kdl", "scenario.script.js", "report.txt"] {
+            pipe(&run.join(name));
+        }
+        ["monitors/db.csv", "settings/web/1-x.conf", RUNNING].iter().for_each(|name| pipe(&run.join(name)));
+        let read = runs.find("last").unwrap();
+        assert_eq!((read.status.to_string().as_str(), read.row.rate), ("PASS", Some(5.0)));
+        assert!(read.seconds().all.is_empty() && read.monitors().is_empty() && read.inputs().is_empty());
+        assert!(read.report().is_none() && read.scenario().is_none());
+        assert!(super::super::pages::run(&read).contains("PASS"));
+
+        let broken = runs.folder().join("broken");
+        pipe(&broken.join(SUMMARY));
+        pipe(&runs.folder().join(INDEX));
+        let listing = runs.list().unwrap();
+        let [(id, why)] = listing.broken.as_slice() else { panic!("{listing:?}") };
+        assert!(id == "broken" && why.ends_with("summary.json: it is no regular file"), "{why}");
+        assert_eq!(listing.rows.len(), 1);
+        let gate = crate::compare::stored_runs(&broken.join(SUMMARY), None).unwrap_err();
+        assert!(gate.to_string().contains("it is no regular file"), "{gate}");
+
+        // Nor is one written into.
+        for name in [RUNNING, ".plan.txt.new"] {
+            let folder = ground.0.join(name.trim_start_matches('.'));
+            pipe(&folder.join(name));
+            let begun = json!({ "scenario": "shop" });
+            assert!(
+                Keep::begin(&folder, &begun, &[("plan.txt", b"plan".to_vec())], head()).is_err(),
+                "{name}"
+            );
+        }
+    }
+
+    /// As on a full disk: a run of which a part cannot be written is none that has passed.
+    #[test]
+    fn a_run_that_is_not_written_whole_is_broken_off() {
+        for part in [".report.txt.new", ".report.html.new", ".summary.json.new"] {
+            let ground = Ground::new(part);
+            let runs = Runs::new(&ground.0);
+            let path = runs.make("shop", 1.0).unwrap();
+            let keep = Keep::begin(&path, &json!({ "scenario": "shop" }), &[], head()).unwrap();
+            fs::create_dir(path.join(part)).unwrap();
+            let summary = summary("PASS", 1.0).to_string().into_bytes();
+            let files = [("report.txt", b"PASS".to_vec()), (SUMMARY, summary)];
+            assert!(keep.finish(&files).is_err(), "{part}");
+            assert_eq!(verdicts(&runs), ["BROKEN-OFF"], "{part}");
+        }
+    }
+
     #[test]
     fn a_run_goes_on_as_long_as_its_writer() {
         let ground = Ground::new("goes-on");

@@ -3,6 +3,8 @@
 //! [`RUNNING`] is locked as long as its writer lives, and gone when the run is whole. So a reader knows a run that goes on from
 //! one whose process was killed, without a process id that another may have.
 
+use super::files::options;
+use super::{Run, pages};
 use crate::systems::{LOGS, SETTINGS, STEPS};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -20,19 +22,13 @@ pub(crate) const SUMMARY: &str = "summary.json";
 pub(crate) const SCRIPT: &str = "scenario.script.js";
 /// The scenario.
 pub(crate) const SCENARIO: &str = "scenario.kdl";
+/// The report as a page.
+const PAGE: &str = "report.html";
 /// The folder of figures of its systems.
 pub(super) const MONITORS: &str = "monitors";
 /// What runs of any kind write. The scenario is not among them: where a run is written beside it, it is its maker's.
-const WRITTEN: [&str; 8] = [
-    SUMMARY,
-    SCRIPT,
-    "plan.txt",
-    "environment.json",
-    "operations.hlog",
-    "requests.hlog",
-    "report.txt",
-    "report.html",
-];
+const WRITTEN: [&str; 8] =
+    [SUMMARY, SCRIPT, "plan.txt", "environment.json", "operations.hlog", "requests.hlog", "report.txt", PAGE];
 
 /// The folder of a run that goes on.
 #[derive(Debug)]
@@ -55,12 +51,8 @@ impl Keep {
     pub fn begin(folder: &Path, begun: &Value, files: &[(&str, Vec<u8>)], heading: &str) -> io::Result<Keep> {
         fs::create_dir_all(folder).map_err(|error| at(folder, &error))?;
         let path = folder.join(RUNNING);
-        let mut running = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(|e| at(&path, &e))?;
+        let mut running =
+            options().write(true).create(true).truncate(false).open(&path).map_err(|e| at(&path, &e))?;
         if running.try_lock().is_err() {
             let why = "another run is writing into this folder".to_owned();
             return Err(io::Error::other(format!("{}: {why}", folder.display())));
@@ -88,7 +80,7 @@ impl Keep {
         }
     }
 
-    /// Writes what the run gave, all of its seconds again. The summary comes last: who sees it finds the rest.
+    /// Writes what the run gave, all of its seconds again, and its page. The summary comes last: who sees it finds the rest.
     ///
     /// # Errors
     /// What cannot be written, with its path. Then the run is one that was broken off: what was written before is there, nothing is
@@ -98,6 +90,8 @@ impl Keep {
             write(&self.folder, name, content)?;
         }
         for (name, content) in files.iter().filter(|(name, _)| *name == SUMMARY) {
+            let run = Run::concluded(&self.folder, serde_json::from_slice(content)?)?;
+            write(&self.folder, PAGE, pages::run(&run).as_bytes())?;
             write(&self.folder, name, content)?;
         }
         fs::remove_file(self.folder.join(RUNNING)).map_err(|error| at(&self.folder.join(RUNNING), &error))?;
@@ -129,7 +123,7 @@ fn fill(
         write(folder, name, content)?;
     }
     let path = folder.join(SECONDS);
-    let mut seconds = File::create(&path).map_err(|error| at(&path, &error))?;
+    let mut seconds = create(&path).map_err(|error| at(&path, &error))?;
     seconds.write_all(heading.as_bytes()).map_err(|error| at(&path, &error))?;
     Ok(seconds)
 }
@@ -178,10 +172,15 @@ fn take_back<'n>(folder: &Path, names: impl Iterator<Item = &'n str>) {
 /// A file by way of another name: a reader sees the old one or the new one, and where the disk is full no half one.
 pub(super) fn write(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let (path, new) = (folder.join(name), folder.join(format!(".{name}.new")));
-    fs::write(&new, content).and_then(|()| fs::rename(&new, &path)).map_err(|error| {
+    let written = create(&new).and_then(|mut file| file.write_all(content));
+    written.and_then(|()| fs::rename(&new, &path)).map_err(|error| {
         let _ = fs::remove_file(&new);
         at(&path, &error)
     })
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    options().write(true).create(true).truncate(true).open(path)
 }
 
 fn at(path: &Path, error: &io::Error) -> io::Error {

@@ -1,9 +1,10 @@
 //! Runs that are kept: a folder each, in one folder of all. The folders are the truth.
 //!
-//! `keep` makes the folder of a run, while it goes on, and `stored` reads it; `index` saves reading all of them again.
+//! `keep` makes the folder of a run, while it goes on, and `stored` reads it, by `files`; `index` saves reading all of them again.
 //! `seconds` and `monitors` read what was written by time, `differ` tells runs apart, `pages` draws them.
 
 mod differ;
+mod files;
 mod index;
 mod keep;
 mod monitors;
@@ -13,6 +14,7 @@ mod stored;
 mod write;
 
 pub use differ::{Changed, Compared, Difference};
+pub(crate) use files::{bytes_of, open, text_of};
 pub use index::{INDEX, Listing};
 pub use keep::Keep;
 pub use keep::RUNNING;
@@ -20,7 +22,7 @@ pub(crate) use keep::{SCENARIO, SCRIPT, SUMMARY};
 pub use monitors::{FIGURES, Monitor, monitors};
 pub use seconds::{Second, Seconds, head, of_requests, row};
 pub use stored::{Operation, Row, Run, Status, UnknownStatus};
-pub(crate) use write::{draw, environment, pretty};
+pub(crate) use write::{environment, pretty};
 pub use write::{keep_requests, keep_search};
 
 use std::fs;

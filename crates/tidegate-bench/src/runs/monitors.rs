@@ -2,9 +2,9 @@
 //! all others are figures by name: a group and a figure (`memory.used_bytes`), or a group, one of several and a figure
 //! (`disk.sda.busy`). What may stand in one chart is of one group and of one kind: the figure of all disks, or figures of one unit.
 
+use super::files::text_of;
 use super::keep::MONITORS;
 use super::seconds::cells;
-use super::stored::text_of;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

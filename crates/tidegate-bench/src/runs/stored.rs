@@ -1,6 +1,7 @@
 //! A run out of its folder: what `bench run`, `hit` and `peak` wrote there, in one shape. What a folder lacks is not known;
 //! nothing in it is taken on trust.
 
+use super::files::{open, text_of};
 use super::keep::{RUNNING, SCENARIO, SCRIPT, SECONDS, SUMMARY};
 use super::seconds::{REQUESTS, Seconds};
 use super::{Monitor, RunsError, monitors};
@@ -12,15 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use thiserror::Error;
 use tidegate_http::HttpDate;
-
-/// A file that is longer is none of ours.
-const LONGEST: u64 = 256 << 20;
 
 /// Files of settings that are read, at most.
 const INPUTS: usize = 1_000;
@@ -197,14 +195,27 @@ impl Run {
         };
         let summary: Value = serde_json::from_str(&summary)
             .map_err(|error| broken(format!("`{name}` is no JSON: {error}")))?;
-        let verdict = || summary.get("verdict")?.as_str()?.parse().ok();
-        let status = status.or_else(verdict).ok_or_else(|| broken(format!("`{name}` names no verdict")))?;
+        let status = status.or_else(|| verdict(&summary));
+        let status = status.ok_or_else(|| broken(format!("`{name}` names no verdict")))?;
+        Ok(Run::of(path, status, summary))
+    }
+
+    /// Of a folder in which all but its summary is written.
+    ///
+    /// # Errors
+    /// The summary names no verdict.
+    pub(super) fn concluded(path: &Path, summary: Value) -> io::Result<Run> {
+        let none = || io::Error::other(format!("the summary of {} names no verdict", path.display()));
+        Ok(Run::of(path, verdict(&summary).ok_or_else(none)?, summary))
+    }
+
+    fn of(path: &Path, status: Status, summary: Value) -> Run {
         let environment = text_of(&path.join("environment.json")).ok();
         let environment =
             environment.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
         let id = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let row = row(id, status, &summary);
-        Ok(Run { path: path.to_owned(), row, status, summary, environment })
+        Run { path: path.to_owned(), row, status, summary, environment }
     }
 
     /// What it was by second.
@@ -271,6 +282,11 @@ impl Run {
     }
 }
 
+/// How a run stands whose summary this is.
+fn verdict(summary: &Value) -> Option<Status> {
+    summary.get("verdict")?.as_str()?.parse().ok()
+}
+
 /// The names in a folder, in order.
 fn names_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -282,18 +298,8 @@ fn names_in(folder: &Path) -> Vec<String> {
 
 /// Whether somebody writes the folder of this file; nothing where there is no such file.
 fn is_locked(running: &Path) -> Option<bool> {
-    let file = File::open(running).ok()?;
+    let file = open(running).ok()?;
     Some(matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
-}
-
-/// The text of a file of a run.
-pub(super) fn text_of(path: &Path) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LONGEST {
-        return Err(io::Error::other(format!("it is longer than {} MiB", LONGEST >> 20)));
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn row(id: String, status: Status, summary: &Value) -> Row {

@@ -1,8 +1,6 @@
 //! What the folders of all kinds of runs have alike, and those of runs without a scenario.
 
-use super::keep::{self, Keep};
-use super::stored::Run;
-use super::{RunsError, of_requests, pages};
+use super::{Keep, of_requests};
 use crate::report::{self, About, Report};
 use serde_json::{Map, Value, json};
 use std::fs;
@@ -41,15 +39,6 @@ pub(crate) fn environment(about: &About, threads: u32, tls: Option<&str>) -> Val
 /// As people read it.
 pub(crate) fn pretty(value: &Value) -> Vec<u8> {
     format!("{value:#}\n").into_bytes()
-}
-
-/// Writes the page of a run into its folder.
-pub(crate) fn draw(folder: &Path) -> io::Result<()> {
-    let run = Run::read(folder).map_err(|error| match error {
-        RunsError::Read(path, error) => io::Error::new(error.kind(), format!("{}: {error}", path.display())),
-        other => io::Error::other(other.to_string()),
-    })?;
-    keep::write(folder, "report.html", pages::run(&run).as_bytes())
 }
 
 /// Writes the folder of a run of `hit`.
@@ -94,6 +83,5 @@ fn keep_whole(
     let keep = Keep::begin(folder, summary, &[("environment.json", pretty(environment))], super::head())?;
     let mut files = files.to_vec();
     files.push(("summary.json", pretty(summary)));
-    keep.finish(&files)?;
-    draw(folder)
+    keep.finish(&files)
 }

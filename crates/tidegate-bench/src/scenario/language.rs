@@ -284,8 +284,8 @@ const SYSTEMS: &[Directive] = &[
         ],
         repeats: true,
         doc: "Writes a file of that machine for the time of the run: settings of what is measured. Its old content is kept beside it, as \
-              `PATH.tidegate-before`, and put back after `stop`, whatever became of the run. What was written is in \
-              `settings/<system>/` of the run.",
+              `PATH.tidegate-before`, and put back after `stop`, whatever became of the run; what could not be put back, as a link that leads \
+              to no file, is not written. What was written is in `settings/<system>/` of the run.",
         example: "configure \"/etc/nginx/nginx.conf\" from=\"nginx.conf.template\"",
         ..Directive::new("configure", &[SYSTEM])
     },
@@ -301,7 +301,7 @@ const SYSTEMS: &[Directive] = &[
     Directive {
         arguments: &[one("command", TEXT)],
         doc: "A command for `sh` on that machine before the run, to start what is measured. With `ready` it may stay in the foreground: \
-              then it is ended after the run, with all that it has started. Without, it has to end within a minute.",
+              then it is ended after the run, with all that it has started; by ssh with its process group. Without, it has to end within a minute.",
         example: "start \"tidegate serve /srv/site\"",
         ..Directive::new("start", &[SYSTEM])
     },

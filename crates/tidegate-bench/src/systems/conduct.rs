@@ -5,10 +5,11 @@
 //! last one first. Where the process is killed, the guard of `undo` does it.
 
 use super::ask::{status_of, tcp};
+use super::configure::{self, Kept};
 use super::figures::plain;
 use super::place::{Ending, Group, GroupId, Place, begin, end, rest};
 use super::undo::{GRACE, Guard, Undo, end_group, has_ended, outlasted, stop};
-use super::{Before, Probe, System, configure};
+use super::{Before, Probe, System};
 use crate::quantity::show_duration;
 use crate::run::Stop;
 use std::fs::{self, File};
@@ -127,18 +128,15 @@ impl Conducted {
     fn before(&mut self, system: &System, before: &Before, stop: &Stop) -> Result<(), SystemError> {
         let log = self.log(system, before.step());
         let failed = |why: String| {
-            let log = log.as_deref().map(tail_of).unwrap_or_default();
+            let log = log.as_deref().filter(|log| log.exists()).map(tail_of).unwrap_or_default();
             Err(SystemError::Failed { system: system.name.clone(), step: before.step(), why, log })
         };
         match before {
             Before::Configure { path, text, within, .. } => {
-                let fault = match self.configure(system, (path, text), *within, log.as_deref(), stop) {
-                    Ok(()) => return Ok(()),
-                    Err(fault) => fault,
-                };
-                match fault {
-                    configure::Fault::Interrupted => Err(SystemError::Interrupted),
-                    configure::Fault::Failed(why) => failed(why),
+                match self.configure(system, (path, text), *within, stop) {
+                    Ok(()) => Ok(()),
+                    Err(configure::Fault::Interrupted) => Err(SystemError::Interrupted),
+                    Err(configure::Fault::Failed(why)) => failed(why),
                 }
             }
             Before::Reset { command, within } => {
@@ -175,7 +173,7 @@ impl Conducted {
                             "still ran after {}: a command that stays needs `ready`, which says when the system can be used",
                             show_duration(*within)
                         )),
-                        Ending::Interrupted => return Err(SystemError::Interrupted),
+                        Ending::Interrupted => Err(String::new()),
                     },
                 };
                 if let Some(begun) = self.begun.last_mut() {
@@ -195,7 +193,6 @@ impl Conducted {
         system: &System,
         (path, text): (&str, &str),
         within: Duration,
-        log: Option<&Path>,
         stop: &Stop,
     ) -> Result<(), configure::Fault> {
         let number = self.begun.last().map_or(0, |begun| begun.configured.len()) + 1;
@@ -206,13 +203,23 @@ impl Conducted {
                 configure::Fault::Failed(format!("cannot be kept, {}: {error}", file.display()))
             })?;
         }
-        let is_interrupted = || stop.is_stopped();
-        configure::keep(&system.place, path, within, log, is_interrupted)?;
-        if let Some(begun) = self.begun.last_mut() {
-            begun.configured.push(path.to_owned());
-        }
-        self.is_begun(system, Undo::PutBack(system.place.clone(), path.to_owned()));
-        configure::write(&system.place, (path, text), within, log, is_interrupted)
+        let put_back = |kept| Undo::PutBack(system.place.clone(), path.to_owned(), kept);
+        let mut under_way = None;
+        let kept = |group: GroupId| {
+            if let Some(begun) = self.begun.last_mut() {
+                begun.configured.push(path.to_owned());
+            }
+            let undo = Undo::Kill(group.0);
+            self.is_begun(system, undo.clone());
+            self.is_begun(system, put_back(Kept::Unsure));
+            under_way = Some(undo);
+        };
+        let written = configure::write(&system.place, (path, text), within, || stop.is_stopped(), kept);
+        under_way.into_iter().for_each(|undo| self.is_done(system, undo));
+        written?;
+        self.is_begun(system, put_back(Kept::There));
+        self.is_done(system, put_back(Kept::Unsure));
+        Ok(())
     }
 
     /// The file for the output of a step; there is none where nothing is kept.
@@ -256,11 +263,14 @@ impl Conducted {
                     self.notes.push(format!("{path} of {} was not collected: {why}", system.name));
                 }
             }
-            let log = self.log(&system, "configure");
             for path in begun.configured.iter().rev() {
-                if let Err(why) = configure::put_back(&system.place, path, log.as_deref()) {
+                let undo = |kept| Undo::PutBack(system.place.clone(), path.clone(), kept);
+                self.is_begun(&system, undo(Kept::Unsure));
+                self.is_done(&system, undo(Kept::There));
+                if let Err(why) = configure::put_back(&system.place, path, Kept::There) {
                     self.notes.push(format!("{path} of {} was not put back: {why}", system.name));
                 }
+                self.is_done(&system, undo(Kept::Unsure));
             }
             if let Some(guard) = &mut self.guard {
                 guard.over(&system.name);
@@ -270,14 +280,20 @@ impl Conducted {
     }
 
     /// Ends what has stayed of a `start`: `is_told` by its `stop`, else by ssh the end of its input tells it, and then a signal.
-    fn end_lasting(&self, system: &System, mut start: Group, is_told: bool) -> Option<String> {
+    fn end_lasting(&self, system: &System, mut start: Group, is_told: bool) -> Vec<String> {
         let (name, group) = (system.name.as_str(), start.id());
         let say = |text: &str| (self.say)(text);
-        let note = if is_told { Some(outlasted(name, group, (GRACE, &say))?) } else { None };
-        if start.0.stdin.take().is_none() || !has_ended(name, group, GRACE, &say) {
-            end_group(name, group, (GRACE, &say));
+        let mut notes = Vec::new();
+        if is_told {
+            match outlasted(name, group, (GRACE, &say)) {
+                Some(note) => notes.push(note),
+                None => return notes,
+            }
         }
-        note
+        if start.0.stdin.take().is_none() || !has_ended(name, group, GRACE, &say) {
+            notes.extend(end_group(name, group, (GRACE, &say)));
+        }
+        notes
     }
 
     fn collect(&self, system: &System, number: usize, path: &str) -> Result<(), String> {

@@ -1,7 +1,9 @@
 //! Where a system is, and how a command gets there: this machine, or one that ssh reaches without a question.
 
 use crate::proc;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpgid, kill_process, kill_process_group, waitid,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{self, File};
@@ -71,9 +73,9 @@ impl Place {
         command
     }
 
-    /// The same of a text that gets a word as its `$0`.
-    pub(super) fn shell_of(&self, text: &str, word: &str) -> Command {
-        let mut command = self.program(&["sh", "-c", text, word]);
+    /// The same of a text that works at a file: `$1`.
+    pub(super) fn shell_of(&self, text: &str, path: &str) -> Command {
+        let mut command = self.program(&["sh", "-c", text, "configure", path]);
         command.stdin(Stdio::null());
         command
     }
@@ -105,8 +107,12 @@ const LASTING: &str = "exec 3<&0; setsid sh -c \"$0\" </dev/null 3<&- & p=$!; \
                        (cat <&3 >/dev/null 2>&1; kill -s TERM -- -$p) >/dev/null 2>&1 & w=$!; \
                        wait $p; s=$?; kill $w 2>/dev/null; exit $s";
 
-/// A command that begins with a line of its input, and does nothing where that ends before.
-const WAITING: &str = "read -r go && exec sh -c \"$0\" </dev/null";
+/// A command that begins with a line of its input, and does nothing where that ends before. All that it starts has its [`MARK`].
+const WAITING: &str = "read -r go && export TIDEGATE_BENCH_START=$$ && exec sh -c \"$0\" </dev/null";
+
+/// The variable that names the process group of a `start`, in the environment of whatever it has started: one that has left the group
+/// (`setsid`) is found by it.
+const MARK: &str = "TIDEGATE_BENCH_START";
 
 fn ssh(host: &str, text: &str) -> Command {
     let mut command = Command::new("ssh");
@@ -123,17 +129,18 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// A process group, by its number.
+/// A process group, by its number; of a `start` on this machine with all that it has started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupId(pub u32);
 
 impl GroupId {
     /// The processes of it that have not ended.
     fn processes(self) -> impl Iterator<Item = u32> {
+        let mark = format!("{MARK}={}", self.0);
         proc::all_processes().into_iter().filter(move |process| {
             let stat = proc::text(format!("/proc/{process}/stat"));
-            let of = proc::state_and_group(&stat);
-            of.is_some_and(|(state, of)| of == self.0 && !matches!(state, 'Z' | 'X'))
+            let of = proc::state_and_group(&stat).filter(|(state, _)| !matches!(state, 'Z' | 'X'));
+            of.is_some_and(|(_, of)| of == self.0 || proc::has_variable(*process, &mark))
         })
     }
 
@@ -149,12 +156,26 @@ impl GroupId {
         self.processes().take(10).map(|process| format!("{} {process}", name(process))).collect()
     }
 
-    /// Sends all of it a signal.
+    /// Sends the group a signal.
     pub fn signal(self, signal: Signal) {
-        if let Some(group) = i32::try_from(self.0).ok().and_then(Pid::from_raw) {
+        if let Some(group) = pid(self.0) {
             let _ = kill_process_group(group, signal);
         }
     }
+
+    /// Sends one to each process of it, wherever it has gone.
+    pub fn signal_all(self, signal: Signal) {
+        self.signal(signal);
+        for process in self.processes().filter_map(pid) {
+            if getpgid(Some(process)).is_ok_and(|group| Some(group) != pid(self.0)) {
+                let _ = kill_process(process, signal);
+            }
+        }
+    }
+}
+
+fn pid(number: u32) -> Option<Pid> {
+    i32::try_from(number).ok().and_then(Pid::from_raw)
 }
 
 /// How a command has ended.

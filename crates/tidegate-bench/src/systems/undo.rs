@@ -4,8 +4,9 @@
 //! a pipe. Where the run ends by itself it has nothing left to do. Where the run was killed, or ended by a second interrupt, the
 //! guard does it: it has a process group of its own, so that an interrupt of the terminal does not reach it.
 
+use super::Stopped;
+use super::configure::{self, Kept};
 use super::place::{Ending, GroupId, Place, begin, end, rest};
-use super::{Stopped, configure};
 use crate::quantity::show_duration;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,8 @@ use std::time::{Duration, Instant};
 pub const GUARD: &str = "guard";
 /// How long what was started has to end once it was told to.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
+/// How long it is killed, where it does not.
+const KILLED: Duration = Duration::from_secs(2);
 /// How often it is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 /// When waiting for it is said.
@@ -34,7 +37,7 @@ pub(super) enum Undo {
     /// What its `start` has left in this process group of this machine; of ssh that is its client.
     End(u32),
     /// The old content of this file.
-    PutBack(Place, String),
+    PutBack(Place, String, Kept),
 }
 
 /// What a run tells its guard, a line each.
@@ -156,14 +159,18 @@ fn undo_all(system: &str, undos: &[Undo], grace: Duration, say: &dyn Fn(&str)) -
             let (group, how) = (GroupId(*group), (grace, say));
             let outlasting = is_told.then(|| outlasted(system, group, how));
             if !matches!(outlasting, Some(None)) {
-                end_group(system, group, how);
+                notes.extend(end_group(system, group, how));
             }
             notes.extend(outlasting.flatten());
         }
     }
     for undo in undos.iter().rev() {
-        if let Undo::PutBack(place, path) = undo {
-            let restored = configure::put_back(place, path, None);
+        if let Undo::PutBack(place, path, kept) = undo {
+            let unsure = Undo::PutBack(place.clone(), path.clone(), Kept::Unsure);
+            if *kept == Kept::There && undos.contains(&unsure) {
+                continue;
+            }
+            let restored = configure::put_back(place, path, *kept);
             notes.extend(restored.err().map(|why| format!("{path} of {system} was not put back: {why}")));
         }
     }
@@ -206,12 +213,27 @@ pub(super) fn outlasted(
     })
 }
 
-/// Ends what has stayed of a `start`.
-pub(super) fn end_group(system: &str, group: GroupId, (grace, say): (Duration, &dyn Fn(&str))) {
-    group.signal(Signal::TERM);
-    if !has_ended(system, group, grace, say) {
-        group.signal(Signal::KILL);
+/// Ends what has stayed of a `start`. What cannot be ended is a sentence.
+pub(super) fn end_group(
+    system: &str,
+    group: GroupId,
+    (grace, say): (Duration, &dyn Fn(&str)),
+) -> Option<String> {
+    group.signal_all(Signal::TERM);
+    if has_ended(system, group, grace, say) {
+        return None;
     }
+    let until = Instant::now() + KILLED;
+    while group.has_members() {
+        if Instant::now() >= until {
+            let left = group.members().join(", ");
+            return Some(format!("what `start` of {system} had started could not be ended: {left}"));
+        }
+        // Whoever was being started meanwhile as well.
+        group.signal_all(Signal::KILL);
+        rest(LOOK);
+    }
+    None
 }
 
 /// Waits until all of a group has ended; says so where that takes its time.
@@ -243,6 +265,51 @@ mod tests {
         Group::start(command.stdout(Stdio::null()).stderr(Stdio::null())).unwrap()
     }
 
+    /// Of what a guard is sure that it was kept it says that it is gone; of what was being put back when the run was killed it does not.
+    #[test]
+    fn a_copy_that_is_gone_is_said() {
+        let path = format!("{}/tidegate-gone-{}", std::env::temp_dir().display(), std::process::id());
+        let put_back = |kept| Undo::PutBack(Place::Here, path.clone(), kept);
+        let say = |_: &str| {};
+        let notes = undo_all("web", &[put_back(Kept::There)], LOOK, &say);
+        let [note] = notes.as_slice() else { panic!("{notes:?}") };
+        assert!(
+            note.starts_with(&format!("{path} of web was not put back: what was kept beside it is gone"))
+        );
+        let both = [put_back(Kept::There), put_back(Kept::Unsure)];
+        assert_eq!(undo_all("web", &both, LOOK, &say), Vec::<String>::new());
+    }
+
+    /// Whatever a `start` has started is ended, in whichever session it is.
+    #[test]
+    fn what_has_left_its_group_is_ended() {
+        let folder = std::env::temp_dir().join(format!("tidegate-sessions-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let pids = folder.join("pids");
+        // One that ends when it is told to, and one that does not; it says so when it can be told.
+        let text = format!(
+            "(setsid sleep 1000 & echo $! >> '{0}'); (setsid sh -c 'trap \"\" TERM; echo $$ >> \"{0}\"; sleep 1000; sleep 1000' &)",
+            pids.display()
+        );
+        let mut start = Group::start(Place::Here.lasting(&text).stdout(Stdio::null())).unwrap();
+        start.go();
+        let started = || std::fs::read_to_string(&pids).is_ok_and(|pids| pids.lines().count() == 2);
+        let until = Instant::now() + Duration::from_secs(30);
+        while !started() || start.status().is_none() {
+            assert!(Instant::now() < until, "nothing is started");
+            rest(LOOK);
+        }
+        assert!(start.id().has_members());
+        assert_eq!(end_group("web", start.id(), (LOOK, &|_: &str| {})), None);
+        assert!(!start.id().has_members());
+        for process in std::fs::read_to_string(&pids).unwrap().lines() {
+            let stat = crate::proc::text(format!("/proc/{process}/stat"));
+            let state = crate::proc::state_and_group(&stat);
+            assert!(state.is_none_or(|(state, _)| state == 'Z'), "{stat}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
     /// What a run tells before it is killed, and what its guard then does, the last one first.
     #[test]
     fn a_guard_does_what_a_killed_run_has_left() {
@@ -261,7 +328,7 @@ mod tests {
             Told::Begun("db".into(), stop("db")),
             Told::Begun("done".into(), stop("done")),
             Told::Begun("web".into(), stop("web")),
-            Told::Begun("web".into(), Undo::PutBack(Place::Here, path)),
+            Told::Begun("web".into(), Undo::PutBack(Place::Here, path, Kept::There)),
             Told::Begun("db".into(), Undo::End(left.id().0)),
             Told::Begun("db".into(), Undo::Kill(under_way.id().0)),
             Told::Begun("db".into(), Undo::Kill(other.id().0)),

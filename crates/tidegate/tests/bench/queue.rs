@@ -91,6 +91,41 @@ fn mistakes_come_before_the_first_run() {
     assert_eq!(application.asked().len(), 0);
 }
 
+/// What stands behind `--` is looked at before the first run; of a run that was never made nothing is left.
+#[test]
+fn options_of_runs_are_looked_at_before_the_first() {
+    let ground = Folder::new();
+    let application = Application::new(page);
+    let file = queue(&ground, &application.url, "200ms");
+    let kept = ground.0.join("kept").display().to_string();
+    let told = |words: &[&str]| bench(&[&["queue", &file, "--runs-folder", &kept, "--"], words].concat());
+    for (words, part) in [
+        (&["--nonsense"][..], "behind `--`: unexpected argument '--nonsense' found; "),
+        (&["--seed", "x"], "behind `--`: invalid value 'x' for '--seed <N>'"),
+        (&["other.kdl"], "behind `--`: unexpected argument 'other.kdl' found"),
+        (&["--help"], "behind `--` stand options for each run"),
+        (&["--out", "x"], "behind `--`: --out is not for the runs of a queue"),
+        (&["--label", "x"], "behind `--`: --label is not for the runs of a queue"),
+        (&["--no-keep"], "behind `--`: --no-keep is not for the runs of a queue"),
+        (&["--check"], "behind `--`: --check is not for the runs of a queue"),
+    ] {
+        let told = told(words);
+        assert!(told.code == 2 && told.stderr.contains(part), "{words:?}: {} {}", told.code, told.stderr);
+        assert!(!told.stderr.contains("--out <FOLDER>"), "{words:?}: {}", told.stderr);
+    }
+    assert!(application.asked().is_empty() && !ground.0.join("kept").exists());
+
+    // Each run finds out that its scenario has no rate.
+    let none = told(&["--rate", "5"]);
+    assert!(none.code == 1 && none.stderr.contains("could not be run: exit status: 2"), "{}", none.stderr);
+    let left = fs::read_dir(&kept).unwrap().flatten().filter(|entry| entry.path().is_dir()).count();
+    assert_eq!(left, 0, "a folder of a run that was never made");
+
+    ground.write("many.kdl", "run \"scenario.kdl\" { set USERS \"1\"; set WHAT \"a\" }\n");
+    let quiet = told(&["-q", "--quiet", "--no-host"]);
+    assert!(quiet.stdout.contains("queue many: 1 of 1 runs are made"), "{}{}", quiet.stdout, quiet.stderr);
+}
+
 #[test]
 fn an_interrupted_queue_goes_on() {
     let ground = Folder::new();

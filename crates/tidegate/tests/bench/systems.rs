@@ -375,3 +375,74 @@ fn what_a_stop_leaves_is_ended_and_told() {
         outcome.stderr
     );
 }
+
+/// What cannot be put back is a note with its path; what cannot be written is a sentence with its reason, and nothing is left of it.
+#[test]
+fn what_configure_cannot_do_is_said() {
+    let ground = Folder::new();
+    let folder = ground.0.display().to_string();
+    let application = Application::new(application);
+    ground.write("x.conf", "old\n");
+    ground.write("x.template", "new\n");
+    std::os::unix::fs::symlink("nowhere", ground.0.join("dangling")).unwrap();
+    let outcome = |name: &str, more: &str| {
+        let rest = format!(
+            "users 1 {{ steady \"200ms\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\n\
+             system web {{ ssh \"web.test\"; configure \"{folder}/{name}\" from=\"x.template\"; {more} }}"
+        );
+        run(&ground, &scenario(&ground, &application.url, &rest))
+    };
+    let gone = outcome("x.conf", &format!("reset \"rm {folder}/x.conf.tidegate-before\""));
+    assert!(matches!(gone.code, 0 | 98), "{}", gone.stderr);
+    let note = format!(
+        "{folder}/x.conf of web was not put back: what was kept beside it is gone (`{folder}/x.conf.tidegate-before`"
+    );
+    assert!(gone.stdout.contains(&note), "{}", gone.stdout);
+    let names = || {
+        let names = fs::read_dir(&ground.0).unwrap().flatten();
+        names
+            .map(|entry| entry.file_name())
+            .filter(|name| name != "run")
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = names();
+    for (name, reason) in [
+        (
+            "dangling",
+            format!("failed: {folder}/dangling is a link that leads to no file; no load was put on"),
+        ),
+        ("missing/x.conf", "failed: cannot create ".to_owned()),
+    ] {
+        let told = outcome(name, "");
+        assert_eq!(told.code, 1, "{}", told.stderr);
+        assert!(told.stderr.contains(&format!("`configure` of web {reason}")), "{}", told.stderr);
+        assert!(!told.stderr.contains("was not put back"), "{}", told.stderr);
+        assert_eq!(names(), before);
+    }
+}
+
+/// What has left the group of its `start` ends with the run as well.
+#[test]
+fn what_is_in_another_session_ends_with_the_run() {
+    let ground = Folder::new();
+    let folder = ground.0.display().to_string();
+    let application = Application::new(application);
+    let address = application.url.trim_start_matches("http://");
+    let rest = format!(
+        "users 1 {{ steady \"10m\" }}\nthink fixed \"20ms\"\nflow {{ get \"/\" }}\n\
+         system web {{ start \"setsid sleep 1000 & echo $! > {folder}/pid; sleep 1000\"; ready tcp=\"{address}\" }}"
+    );
+    let file = scenario(&ground, &application.url, &rest);
+    for signal in [Signal::INT, Signal::KILL] {
+        let asked = application.asked().len();
+        let mut run = command();
+        run.args(["run", &file, "--no-host", "--quiet", "--out"]).arg(ground.0.join("run"));
+        let run = run.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut run = run.spawn().unwrap();
+        wait_for(|| (application.asked().len() > asked).then_some(()), "load");
+        let pid: u32 = fs::read_to_string(ground.0.join("pid")).unwrap().trim().parse().unwrap();
+        kill_process(Pid::from_child(&run), signal).unwrap();
+        let _ = run.wait().unwrap();
+        wait_for(|| (!is_running(pid)).then_some(()), "the end of what is in another session");
+    }
+}

@@ -50,15 +50,13 @@ pub fn begin(
 /// What cannot be written, with its path.
 pub fn finish(keep: Keep, report: &Report) -> io::Result<()> {
     let outcome = &report.outcome;
-    let folder = keep.folder().to_owned();
     keep.finish(&[
         ("environment.json", pretty(&environment(&report.about, outcome.threads, outcome.tls.as_deref()))),
         ("seconds.csv", seconds(report).into_bytes()),
         ("operations.hlog", hdr_log(report)?),
         ("report.txt", screen(report).into_bytes()),
         ("summary.json", pretty(&summary(report))),
-    ])?;
-    runs::draw(&folder)
+    ])
 }
 
 fn seconds(report: &Report) -> String {

@@ -50,7 +50,7 @@ pub struct Output {
 #[derive(Args, Clone)]
 pub struct RunOptions {
     /// No live line
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with = "quiet")]
     pub quiet: bool,
     /// A process of the server, watched with its children; may be repeated [default: who listens there]
     #[arg(long, value_name = "PID")]

@@ -5,7 +5,9 @@
 
 use super::super::{complain, print};
 use super::output::{NotKept, OF_QUEUE, interrupted, now, stop_on_signals};
+use super::run::options_of_queue;
 use super::runs::RunsFolder;
+use super::wrong;
 use anyhow::{Context, Result};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
@@ -69,6 +71,15 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     complain_of(&loaded.diagnostics);
     let Some(queue) = loaded.queue else { return Ok(ExitCode::from(1)) };
     let points = queue.points();
+    match options_of_queue(&arguments.options)? {
+        Some("--label") if points.iter().all(|point| point.label().is_empty()) => {}
+        Some(option) => {
+            return Err(wrong(format!(
+                "behind `--`: {option} is not for the runs of a queue, which says that itself"
+            )));
+        }
+        None => {}
+    }
     let Some(scenarios) = scenarios(&points)? else {
         complain("tidegate bench: nothing was run\n");
         return Ok(ExitCode::from(1));
@@ -226,8 +237,10 @@ impl Making<'_> {
         // process goes on with the queue before the run has put back what it had begun.
         let lock = self.state.lock().context("cannot share the lock of the queue")?;
         command.stdin(lock).stdout(Stdio::null()).process_group(0);
-        let child = command.spawn().context("cannot start `bench run`")?;
-        Ok((wait(child, stop)?, folder))
+        let status = command.spawn().context("cannot start `bench run`").and_then(|child| wait(child, stop));
+        // It stays where the run has written anything.
+        let _ = std::fs::remove_dir(&folder);
+        Ok((status?, folder))
     }
 
     fn summary(&self, wanted: usize, ids: &[String], verdicts: &[String]) -> String {

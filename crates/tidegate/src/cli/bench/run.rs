@@ -7,7 +7,7 @@ use super::output::{NotKept, OF_QUEUE, RunOptions, about, about_now, interrupted
 use super::runs::{Keeping, tell};
 use super::wrong;
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, FromArgMatches};
 use std::io::IsTerminal;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -152,6 +152,32 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         return print(&estimate(&scenario, plan.threads).screen(&scenario));
     }
     carry_out(arguments, scenario, &plan, &source)
+}
+
+/// Looks at options that a queue gives to each of its runs. Gives the first that says where or whether a run is kept, which the queue does
+/// itself.
+///
+/// # Errors
+/// They are no options of a run.
+pub fn options_of_queue(options: &[String]) -> Result<Option<&'static str>> {
+    let command = Arguments::augment_args(clap::Command::new("run")).override_usage("");
+    let words = ["run", "FILE"].into_iter().chain(options.iter().map(String::as_str));
+    let parsed = command.try_get_matches_from(words).and_then(|found| Arguments::from_arg_matches(&found));
+    let arguments = parsed.map_err(|error| {
+        let text = error.to_string();
+        let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        wrong(if error.use_stderr() {
+            format!("behind `--`: {line}; `tidegate bench run --help` shows what may stand there")
+        } else {
+            "behind `--` stand options for each run; `tidegate bench run --help` shows them".to_owned()
+        })
+    })?;
+    Ok(match () {
+        () if arguments.check => Some("--check"),
+        () if arguments.plan => Some("--plan"),
+        () if arguments.of_queue.is_some() => Some("--of-queue"),
+        () => arguments.keeping.said(),
+    })
 }
 
 /// How connections are made, and by how many threads.

@@ -53,6 +53,10 @@ pub const FLUSH: Duration = Duration::from_secs(3);
 /// In the head of a call: the session that it goes on with.
 const SESSION: &str = "tidegate-session";
 
+/// What libraries say before the error itself.
+const WITHIN: [&str; 3] =
+    ["error reading a body from connection: ", "h2 protocol error: ", "transport error: "];
+
 /// What comes over links.
 pub enum Net {
     /// A link with somebody, and the way to send; with a session, to go on with it.
@@ -304,6 +308,7 @@ pub async fn dial(peer: Peer, patience: Duration, hub: Hub) {
 
 /// Why there is no link with somebody, and what to do.
 fn clear(error: &str, security: &Security) -> String {
+    let error = plain(error);
     let is_of_keys = ["certificate", "fatal alert"].iter().any(|part| error.contains(part));
     match security {
         Security::Tls { .. } if is_of_keys => {
@@ -335,7 +340,11 @@ pub async fn dial_again(peer: Peer, session: Option<u64>, given_up: fn(String) -
             Err(_) => anyhow!("no answer"),
         };
         if Instant::now() + pause >= until {
-            return (hub.inbox)(given_up(format!("{} cannot be reached again: {error:#}", peer.address)));
+            return (hub.inbox)(given_up(format!(
+                "{} cannot be reached again: {}",
+                peer.address,
+                plain(&format!("{error:#}"))
+            )));
         }
         pause = rest(pause).await;
     }
@@ -433,7 +442,20 @@ fn sentence(error: &(dyn Error + 'static)) -> String {
         }
         source = error.source();
     }
-    text
+    plain(&text)
+}
+
+/// What a library says of an error, for people: none of its links, nor where in it that was, and what the end of a connection without
+/// that of TLS means.
+fn plain(text: &str) -> String {
+    let text = WITHIN.iter().fold(text.to_owned(), |text, within| text.replace(within, ""));
+    let text = text.replace(
+        "peer closed connection without sending TLS close_notify",
+        "the other side closed it without a word: its process has ended, or something between has cut it",
+    );
+    let is_link = |word: &&str| word.starts_with("https://docs.rs/");
+    let words: Vec<&str> = text.split(' ').filter(|word| !is_link(word)).collect();
+    words.join(" ").trim_end_matches(':').to_owned()
 }
 
 /// Requests of an HTTP/2 connection, as `tonic` wants them.
@@ -450,5 +472,24 @@ impl tower_service::Service<http::Request<Body>> for Requests {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         Box::pin(self.0.send_request(request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_libraries_are_for_people() {
+        // As rustls says it.
+        let link = "https://docs.rs/rustls/latest/rustls/manual/_03_howto/index.html#unexpected-eof";
+        let of_tls = format!(
+            "error reading a body from connection: peer closed connection without sending TLS close_notify: {link}"
+        );
+        let said =
+            "the other side closed it without a word: its process has ended, or something between has cut it";
+        assert_eq!(sentence(&std::io::Error::other(of_tls)), said);
+        let status = Status::unavailable("see https://host:1/ of the peer");
+        assert_eq!(sentence(&status), "see https://host:1/ of the peer");
     }
 }

@@ -48,6 +48,17 @@ pub struct Keeping {
 }
 
 impl Keeping {
+    /// The first of its options that was said.
+    pub fn said(&self) -> Option<&'static str> {
+        let all = [
+            (self.out.is_some(), "--out"),
+            (self.no_keep, "--no-keep"),
+            (self.folder.runs_folder.is_some(), "--runs-folder"),
+            (self.label.is_some(), "--label"),
+        ];
+        all.into_iter().find(|(is_said, _)| *is_said).map(|(_, name)| name)
+    }
+
     /// Begins the folder of a run, where one is wanted.
     pub fn begin(
         &self,
