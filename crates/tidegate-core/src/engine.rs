@@ -36,8 +36,8 @@ pub struct Engine {
 /// Where the listener that a connection has come by is now.
 #[derive(Debug, Clone, Copy)]
 enum Whereabouts {
-    /// At this place in the settings.
-    At(u16),
+    /// At this place in the settings. Plain requests on it went to `https` at this port by the settings before, where they did.
+    At { place: u16, redirected_to_https: Option<u16> },
     /// Not in force any more. Plain requests on it went to `https` at this port, and still do.
     Gone { redirects_to_https: Option<u16> },
 }
@@ -110,16 +110,15 @@ impl Engine {
         }
         self.places.get_or_init(|| {
             let known = before.and_then(|before| before.places.get()).map_or(0, Vec::len);
-            let was = |number| Whereabouts::Gone {
-                redirects_to_https: before
-                    .and_then(|before| before.redirects_to_https(ListenerNumber(number))),
-            };
-            let mut places: Vec<_> = (0..known as u16).map(was).collect();
+            let was = |number| before.and_then(|before| before.redirects_to_https(ListenerNumber(number)));
+            let gone = |number| Whereabouts::Gone { redirects_to_https: was(number) };
+            let mut places: Vec<_> = (0..=u16::MAX).take(known).map(gone).collect();
             for (place, number) in listeners.iter().enumerate() {
                 let Some(ListenerNumber(number)) = *number else { continue };
                 let room = places.len().max(usize::from(number) + 1);
                 places.resize(room, Whereabouts::Gone { redirects_to_https: None });
-                places[usize::from(number)] = Whereabouts::At(place as u16);
+                places[usize::from(number)] =
+                    Whereabouts::At { place: place as u16, redirected_to_https: was(number) };
             }
             let redirects =
                 |place: &Whereabouts| matches!(place, Whereabouts::Gone { redirects_to_https: Some(_) });
@@ -139,15 +138,15 @@ impl Engine {
     pub(crate) fn redirects_to_https(&self, listener: ListenerNumber) -> Option<u16> {
         match self.whereabouts(listener)? {
             Whereabouts::Gone { redirects_to_https } => redirects_to_https,
-            Whereabouts::At(place) => self.redirects_at(place),
+            Whereabouts::At { place, redirected_to_https } => self.redirects_at(place, redirected_to_https),
         }
     }
 
-    /// The same at a place in the settings.
-    pub(crate) fn redirects_at(&self, place: u16) -> Option<u16> {
+    fn redirects_at(&self, place: u16, before: Option<u16>) -> Option<u16> {
         let listener = self.settings.listeners.get(usize::from(place))?;
         match (&listener.tls, &listener.address) {
             (None, _) => listener.redirects_to_https,
+            (Some(_), _) if before.is_some() => before,
             (Some(_), ListenAddress::Tcp(address)) => Some(address.port()),
             (Some(_), ListenAddress::Unix(_)) => self.https_port().or(Some(443)),
         }
@@ -158,7 +157,7 @@ impl Engine {
     #[inline]
     pub(crate) fn place_of(&self, listener: ListenerNumber) -> u16 {
         match self.whereabouts(listener) {
-            Some(Whereabouts::At(place)) => place,
+            Some(Whereabouts::At { place, .. }) => place,
             Some(Whereabouts::Gone { .. }) | None => self.nowhere(),
         }
     }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tidegate_config::settings::Settings;
 use tidegate_stats::series::{Phase, SeriesDirectory, SeriesId, SeriesName, SeriesNames, SiteIds};
-use tidegate_stats::{Elapsed, PartTimes, Timed, Worker as Stats};
+use tidegate_stats::{Elapsed, Worker as Stats};
 
 /// What all sites and routes are called in statistics, in the order of the settings.
 pub fn names(settings: &Settings) -> Vec<SeriesNames> {
@@ -28,26 +28,13 @@ impl Exchange<'_> {
         self.state.site.as_ref().map_or(SeriesId::NONE, |site| site.series.of(self.state.route))
     }
 
-    /// The times of a part of the server, as the worker of this request counts them; `None` where nothing is counted.
-    pub fn times_of(&self, what: Timed) -> Option<Arc<PartTimes>> {
-        self.stats()?.times.of(what)
-    }
-
-    fn stats(&self) -> Option<&Arc<Stats>> {
-        self.state.site.as_ref().and_then(|site| site.series.stats.as_ref())
-    }
-
-    /// Counts the time that it has waited for a place within a limit, nanoseconds.
-    pub(crate) fn has_queued(&self, limit: &str, nanos: u64) {
-        let elapsed = Elapsed::nanos(nanos);
-        if let Some(stats) = self.stats() {
+    /// Counts the time that it has waited for a place within a limit.
+    pub(crate) fn has_queued(&self, elapsed: Elapsed) {
+        if let Some(stats) = self.state.site.as_ref().and_then(|site| site.series.stats.as_ref()) {
             stats.series.took(self.series(), Phase::Queue, elapsed);
         }
-        if let Some(times) = self.times_of(Timed::Limit(limit.to_owned())) {
-            times.took(Phase::Queue, elapsed);
-        }
         if let Some(trace) = self.state.trace() {
-            trace.took(Phase::Queue, nanos);
+            trace.took(Phase::Queue, elapsed.as_nanos());
         }
     }
 }

@@ -39,8 +39,8 @@ const TRIM_DELAY: Duration = Duration::from_secs(1);
 /// What a worker may be told.
 pub enum Command {
     /// Get ready to take up settings and the listeners that go with them, in their order; the reply says
-    /// whether that can be done. Nothing changes yet, and the next `Prepare` takes the place of this one. Without listeners those
-    /// that are there stay: for a worker that drains next, and answers by these settings what still comes.
+    /// whether that can be done. Nothing changes yet, and the next `Prepare` takes the place of this one. Without listeners the
+    /// worker accepts nobody from then on: it drains next, and answers by these settings what still comes.
     Prepare(Arc<Settings>, Option<Vec<Listener>>, Sender<io::Result<()>>),
     /// Take up what was prepared. Connections stay. Nothing happens where nothing was prepared.
     Commit(Sender<io::Result<()>>),
@@ -169,13 +169,13 @@ struct Worker {
     registry: Box<dyn Registry>,
     writer: Arc<Writer>,
     inbox: Receiver<Command>,
-    /// In the order of the settings.
+    /// In the order of the settings; none where it is about to drain.
     listeners: Vec<OpenListener>,
     connections: Slab<Connection>,
     cx: Ctx,
     again: Vec<Key>,
     /// Settings that wait for their `Commit`.
-    prepared: Option<(Arc<Settings>, Engine, LogSet, Option<Vec<Listener>>)>,
+    prepared: Option<(Arc<Settings>, Engine, LogSet, Listening)>,
     /// What is accepted from now on has its unsent bytes bounded.
     is_crowded: bool,
     /// Accepting rests until then, monotonic nanoseconds.
@@ -206,6 +206,18 @@ struct OpenListener {
     key: Key,
     is_ready: bool,
     counts: Arc<ListenerCounts>,
+}
+
+/// What a worker listens on by settings that it has prepared.
+enum Listening {
+    /// These, in the order of the settings.
+    On(Vec<Listener>),
+    /// Nothing any more. Those of the settings that it has listened on have these numbers.
+    NoMore(Vec<Option<ListenerNumber>>),
+}
+
+fn numbers_of(listeners: &[OpenListener]) -> Vec<Option<ListenerNumber>> {
+    listeners.iter().map(|open| Some(open.counts.number())).collect()
 }
 
 impl Worker {
@@ -252,26 +264,45 @@ impl Worker {
             now,
         };
         let listeners = worker.listen(listeners)?;
-        worker.take_up(logs, Some(listeners), None);
+        worker.take_up(logs, (numbers_of(&listeners), listeners), None);
         worker.cx.admission.join(&worker.runtime.remote());
         Ok(worker)
     }
 
     fn prepare(&mut self, settings: Arc<Settings>, listeners: Option<Vec<Listener>>) -> io::Result<()> {
+        let listening = match listeners {
+            Some(listeners) => Listening::On(listeners),
+            None => {
+                // Those who take over listen already; making an engine may take its time.
+                let number_of = |address: &ListenAddress| {
+                    let open = self.listeners.iter().find(|open| open.listener.address == *address)?;
+                    Some(open.counts.number())
+                };
+                let numbers =
+                    settings.listeners.iter().map(|listener| number_of(&listener.address)).collect();
+                self.close_listeners();
+                Listening::NoMore(numbers)
+            }
+        };
         let mut logs = LogSet::new(self.writer.clone());
         let engine = self.registry.engine(&settings, &mut logs)?;
-        self.prepared = Some((settings, engine, logs, listeners));
+        self.prepared = Some((settings, engine, logs, listening));
         Ok(())
     }
 
     fn commit(&mut self) -> io::Result<()> {
-        let Some((settings, engine, logs, listeners)) = self.prepared.take() else { return Ok(()) };
-        // What can fail comes first, and changes nothing where it does.
-        let listeners = listeners.map(|listeners| self.listen(listeners)).transpose()?;
+        let Some((settings, engine, logs, listening)) = self.prepared.take() else { return Ok(()) };
+        let (numbers, listeners) = match listening {
+            Listening::On(listeners) => {
+                let listeners = self.listen(listeners)?; // what can fail comes first, and changes nothing where it does
+                (numbers_of(&listeners), listeners)
+            }
+            Listening::NoMore(numbers) => (numbers, Vec::new()),
+        };
         // What the routes before hold, such as connections to applications, is there to be inherited until then.
         let before = std::mem::replace(&mut self.cx.engine, Rc::new(engine));
         self.registry.in_force(&settings);
-        self.take_up(logs, listeners, Some(before));
+        self.take_up(logs, (numbers, listeners), Some(before));
         Ok(())
     }
 
@@ -303,32 +334,24 @@ impl Worker {
         }
     }
 
-    /// What goes with a new engine. Nothing here fails: the old listeners are gone after it.
-    fn take_up(&mut self, logs: LogSet, listeners: Option<Vec<OpenListener>>, before: Option<Rc<Engine>>) {
-        let in_settings = &self.cx.engine.settings.listeners;
-        let number_of = |open: &OpenListener| open.counts.number();
-        let numbers: Vec<Option<ListenerNumber>> = match &listeners {
-            Some(listeners) => listeners.iter().map(|new| Some(number_of(new))).collect(),
-            None => {
-                let open = |address: &ListenAddress| {
-                    self.listeners.iter().find(|open| open.listener.address == *address)
-                };
-                in_settings.iter().map(|listener| open(&listener.address).map(number_of)).collect()
-            }
-        };
+    /// What goes with a new engine: listeners, and the numbers that those of the settings have. Nothing here fails: the old listeners
+    /// are gone after it.
+    fn take_up(
+        &mut self,
+        logs: LogSet,
+        (numbers, listeners): (Vec<Option<ListenerNumber>>, Vec<OpenListener>),
+        before: Option<Rc<Engine>>,
+    ) {
+        // Sockets of addresses that stay are copies of the same one: the old copies close, no connection
+        // that waits in them is lost.
+        self.close_listeners();
+        for (new, settings) in listeners.iter().zip(&self.cx.engine.settings.listeners) {
+            new.counts.open(settings.backlog.into());
+        }
         self.cx.engine.number(&numbers, before.as_deref());
         drop(before);
-        if let Some(listeners) = listeners {
-            let backlogs: Vec<u32> = in_settings.iter().map(|listener| listener.backlog).collect();
-            // Sockets of addresses that stay are copies of the same one: the old copies close, no connection
-            // that waits in them is lost.
-            self.close_listeners();
-            for (new, backlog) in listeners.iter().zip(backlogs) {
-                new.counts.open(backlog.into());
-            }
-            self.cx.listeners = self.cx.stats.latency.all();
-            self.listeners = listeners;
-        }
+        self.cx.listeners = self.cx.stats.latency.all();
+        self.listeners = listeners;
         self.cx.engine.begin();
         self.cx.admission.adopt(&self.cx.engine.settings, self.number);
         self.cx.admission.on_empty(None);
@@ -559,7 +582,8 @@ impl Worker {
                 Command::Listen(listeners, reply) => {
                     let opened = self.listen(listeners);
                     let logs = LogSet::new(self.writer.clone());
-                    let _ = reply.send(opened.map(|opened| self.take_up(logs, Some(opened), None)));
+                    let _ = reply
+                        .send(opened.map(|opened| self.take_up(logs, (numbers_of(&opened), opened), None)));
                 }
                 Command::Ask(question, reply) => {
                     let own = self.answer(&question);

@@ -50,7 +50,7 @@ impl Registry for Modules {
                     }
                     _ => return Err(io::Error::other("static files, fastcgi and proxy only")),
                 };
-                let handler = self.caches.before(handler, (site, route), settings);
+                let handler = self.caches.before(handler, (site, route), settings, &self.stats);
                 routes.push(Route::new(handler, Vec::new(), Decoration::of(route)));
             }
             let log = settings.access_log.as_ref();

@@ -107,9 +107,13 @@ impl TimesTable {
         Some(times)
     }
 
-    /// What was timed of each so far.
+    /// What was timed of each so far. Stores and limits that nobody holds are those of earlier settings, and are not told of.
     pub fn figures(&self) -> Vec<TimesFigures> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let is_told = |times: &&Arc<PartTimes>| {
+            !matches!(times.what, Timed::Cache(_) | Timed::Limit(_)) || Arc::strong_count(times) > 1
+        };
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known: Vec<_> = known.iter().filter(is_told).cloned().collect();
         let figures = |times: &Arc<PartTimes>| TimesFigures {
             what: times.what.clone(),
             queue: times.queue.read(),
@@ -156,7 +160,8 @@ mod tests {
         table.of(application("app")).unwrap().took(Phase::Application, elapsed);
         table.of(member.clone()).unwrap().took(Phase::Connect, elapsed);
         table.of(application("app")).unwrap().took(Phase::Queue, elapsed);
-        table.of(Timed::Cache("app".into())).unwrap().took(Phase::Queue, elapsed);
+        let cache = table.of(Timed::Cache("app".into())).unwrap();
+        cache.took(Phase::Queue, elapsed);
         let told = table.figures();
         let expected =
             [(application("app"), 1, 0, 1), (member, 0, 1, 0), (Timed::Cache("app".into()), 1, 0, 0)];
@@ -164,6 +169,8 @@ mod tests {
         let mut sum = told.clone();
         add_times(&mut sum, &told);
         assert_eq!(counts(&sum[0]), (application("app"), 2, 0, 2));
+        drop(cache);
+        assert_eq!(table.figures().len(), 2, "a store of earlier settings");
     }
 
     #[test]

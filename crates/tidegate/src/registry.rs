@@ -145,7 +145,7 @@ impl Registry {
             let mut routes = Vec::with_capacity(site.routes.len());
             for route in &site.routes {
                 let handler = self.handler_for(settings, &files, &applications, site, route)?;
-                let mut handler = self.stores.caches.before(handler, (site, route), settings);
+                let mut handler = self.stores.caches.before(handler, (site, route), settings, &self.stats);
                 let rehearsed = |handler: Rc<dyn Handler>| match &self.notes {
                     Some(notes) => Rc::new(Rehearsed::new(handler, notes.clone())) as Rc<dyn Handler>,
                     None => handler,
@@ -187,7 +187,8 @@ impl Registry {
         }
         for rate in &route.rates {
             let scope = Scope::of(route);
-            let gate = LimitGate::new(rate, scope, &self.stores.rates, settings.limit_store.as_ref())?;
+            let gate =
+                LimitGate::new(rate, scope, &self.stores.rates, settings.limit_store.as_ref(), &self.stats)?;
             let gates = if gate.is_by_user() { &mut by_user } else { &mut gates };
             gates.push(Rc::new(gate));
         }

@@ -21,6 +21,8 @@ use tidegate_config::settings::pool::Queue;
 use tidegate_config::settings::{Bound, Limit, LimitStore, Shared};
 use tidegate_http::{Status, delay_seconds};
 use tidegate_io::clock;
+use tidegate_stats::series::Phase;
+use tidegate_stats::{Elapsed, PartTimes, Timed, Worker as Stats};
 
 /// Who comes back at once to what is full may find a place in a second as well as later.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -34,6 +36,8 @@ pub struct LimitGate {
     settings: Shared<Limit>,
     by: Key,
     meter: Meter,
+    /// How long requests wait for it; `None` where none do, or too many parts of the server are timed.
+    times: Option<Arc<PartTimes>>,
 }
 
 /// What is counted, and where.
@@ -89,6 +93,7 @@ impl LimitGate {
         scope: Scope<'_>,
         tables: &RateStore,
         store: Option<&LimitStore>,
+        stats: &Stats,
     ) -> io::Result<LimitGate> {
         let table = tables.table(Identity::of(settings))?;
         let meter = match (settings.bound, table) {
@@ -119,7 +124,9 @@ impl LimitGate {
             (Bound::Nothing, Table::Total(total)) => Meter::Total(total),
             _ => return Err(io::Error::other("the table of a limit is of another kind")),
         };
-        Ok(LimitGate { settings: settings.clone(), by: Key::new(&settings.by, scope), meter })
+        let is_queued = matches!(meter, Meter::Queued(..));
+        let times = is_queued.then(|| stats.times.of(Timed::Limit(settings.name.clone()))).flatten();
+        Ok(LimitGate { settings: settings.clone(), by: Key::new(&settings.by, scope), meter, times })
     }
 
     /// Whether it counts those who have logged in: then it is asked after the login.
@@ -196,13 +203,17 @@ fn refusal(limit: &Limit, exchange: &Exchange<'_>, retry_after: Duration, why: O
 }
 
 /// Waits for a place, and then has the request hold it.
-async fn wait(limit: Shared<Limit>, waiter: Waiter) -> Verdict {
+async fn wait(limit: Shared<Limit>, waiter: Waiter, times: Option<Arc<PartTimes>>) -> Verdict {
     let since = clock::monotonic_ns();
     let permit = waiter.await;
     let waited = clock::monotonic_ns().saturating_sub(since);
     Verdict::Decide(Box::new(move |exchange| match permit {
         Some(permit) => {
-            exchange.has_queued(&limit.name, waited);
+            let elapsed = Elapsed::nanos(waited);
+            exchange.has_queued(elapsed);
+            if let Some(times) = times {
+                times.took(Phase::Queue, elapsed);
+            }
             hold(exchange, permit);
             Verdict::Pass
         }
@@ -231,7 +242,7 @@ impl Gate for LimitGate {
             Judgement::Within | Judgement::Beyond(_) => Verdict::Pass,
             Judgement::Full => refusal(exchange, RETRY_AFTER, Some(FULL)),
             Judgement::Wait(waiter) => {
-                Verdict::Wait(Need::Turn, Box::pin(wait(self.settings.clone(), waiter)))
+                Verdict::Wait(Need::Turn, Box::pin(wait(self.settings.clone(), waiter, self.times.clone())))
             }
         }
     }

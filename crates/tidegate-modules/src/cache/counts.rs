@@ -1,15 +1,13 @@
 //! What came of the requests to routes with a store. Each route on each worker counts for itself; who wants to know adds up.
 
 use crate::cache_desk::RequestFigures;
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use tidegate_core::Exchange;
 use tidegate_http::cache::Reason;
 use tidegate_io::clock;
 use tidegate_stats::series::Phase;
-use tidegate_stats::{Elapsed, PartTimes, Timed};
+use tidegate_stats::{Elapsed, PartTimes};
 
 /// What came of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,27 +29,10 @@ pub(super) struct Counts {
     of: Arc<StoreCounts>,
 }
 
-/// How long a store has kept requests waiting, as the worker of a route counts it.
-pub(super) struct StoreTimes {
-    store: String,
-    known: OnceCell<Option<Arc<PartTimes>>>,
-}
-
-impl StoreTimes {
-    pub(super) fn new(store: &str) -> StoreTimes {
-        StoreTimes { store: store.to_owned(), known: OnceCell::new() }
-    }
-
-    /// What is counted with; `None` where nothing is counted.
-    pub(super) fn of(&self, exchange: &Exchange<'_>) -> Option<Arc<PartTimes>> {
-        self.known.get_or_init(|| exchange.times_of(Timed::Cache(self.store.clone()))).clone()
-    }
-
-    /// Something took from `since`, by the monotonic clock, until now.
-    pub(super) fn took(times: Option<&PartTimes>, phase: Phase, since: u64) {
-        if let Some(times) = times {
-            times.took(phase, Elapsed::nanos(clock::monotonic_ns().saturating_sub(since)));
-        }
+/// Something that a store has kept a request waiting for took from `since`, by the monotonic clock, until now.
+pub(super) fn took(times: Option<&PartTimes>, phase: Phase, since: u64) {
+    if let Some(times) = times {
+        times.took(phase, Elapsed::nanos(clock::monotonic_ns().saturating_sub(since)));
     }
 }
 

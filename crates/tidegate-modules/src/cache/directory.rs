@@ -7,10 +7,12 @@ use super::foretold::Foretold;
 use super::policy::Policy;
 use super::queries::Queries;
 use super::verify::Verifying;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use tidegate_cache::{Limits, PurgeRing, Store};
@@ -20,6 +22,7 @@ use tidegate_core::Handler;
 use tidegate_io::clock::wall_seconds;
 use tidegate_io::runtime;
 use tidegate_io::timer;
+use tidegate_stats::Worker as Stats;
 
 /// How often what was purged is looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -37,6 +40,8 @@ pub struct CacheDirectory {
     pub(super) verifying: Verifying,
     /// Nothing is served: there are no stores.
     is_rehearsal: bool,
+    /// The process ends: stores that are made now have no disks, which others want.
+    is_ending: AtomicBool,
     patience: Arc<Patience>,
 }
 
@@ -78,6 +83,7 @@ impl CacheDirectory {
         handler: Rc<dyn Handler>,
         (site, route): (&Site, &Route),
         settings: &Settings,
+        stats: &Stats,
     ) -> Rc<dyn Handler> {
         let Some(cache) = &route.cache else { return handler };
         let Some(store) = settings.caches.iter().find(|store| store.name == cache.store) else {
@@ -87,14 +93,23 @@ impl CacheDirectory {
             let policy = Policy::of_route(cache, (site, route), settings);
             return Rc::new(Foretold::new(cache, policy, &route.action, handler));
         }
-        Rc::new(Cached::new(self, (store, cache), (site, route), settings, handler))
+        Rc::new(Cached::new(self, (store, cache), (site, route), (settings, stats), handler))
+    }
+
+    /// The process ends, by settings that may name new stores.
+    pub fn ends(&self) {
+        self.is_ending.store(true, Relaxed);
     }
 
     /// The store of this name, made where there is none yet, for one of so many processes.
     pub(super) fn store(&self, settings: &CacheStore, processes: u16) -> Kept {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || {
-            let (store, opening) = make_store(settings, processes, &self.patience, self.purges.get());
+            let settings = match self.is_ending.load(Relaxed) {
+                true => Cow::Owned(CacheStore { disks: Vec::new(), ..settings.clone() }),
+                false => Cow::Borrowed(settings),
+            };
+            let (store, opening) = make_store(&settings, processes, &self.patience, self.purges.get());
             Kept { store, opening, counts: Arc::default(), queries: Queries::default() }
         };
         stores.entry(settings.name.clone()).or_insert_with(make).clone()

@@ -1,7 +1,7 @@
 //! One fetch for the store: what comes of it is decided at the head, and the content belongs to the store from then on, not to
 //! the client that has set it off.
 
-use super::counts::{Counts, StoreTimes};
+use super::counts::{Counts, took};
 use super::filling::{Unattended, fill_up};
 use super::handoff::Giver;
 use super::place::Place;
@@ -107,7 +107,7 @@ impl Fetch {
             if is_unwanted && self.lead.followers() == 0 { Poll::Ready(None) } else { Poll::Pending }
         });
         let Some(response) = response.await else { return };
-        StoreTimes::took(self.times.as_deref(), Phase::Application, self.began);
+        took(self.times.as_deref(), Phase::Application, self.began);
         let tell = |outcome| {
             if let Some(giver) = giver {
                 giver.give(outcome);

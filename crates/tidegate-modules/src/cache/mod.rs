@@ -31,7 +31,7 @@ pub use directory::CacheDirectory;
 pub use tidegate_cache::disk::examine_way;
 
 use crate::gateway::via::Via;
-use counts::{Counts, Event, StoreTimes};
+use counts::{Counts, Event, took};
 use directory::Kept;
 use disks::Opening;
 use fetch::{Came, Fetch, For, Outcome};
@@ -57,6 +57,7 @@ use tidegate_http::cache::{self, Bypass, CacheStatus, Detail, Forward, Reason, U
 use tidegate_http::{Field, FieldLines, Fields, Method, Status};
 use tidegate_io::{clock, runtime};
 use tidegate_stats::series::Phase;
+use tidegate_stats::{PartTimes, Timed, Worker as Stats};
 
 /// How often a request waits for a fetch of others that turns out not to be for it; then it goes on alone.
 const MOST_FLIGHTS: u8 = 3;
@@ -68,7 +69,8 @@ struct Shared {
     store: Arc<Store>,
     opening: Arc<Opening>,
     counts: Arc<Counts>,
-    times: StoreTimes,
+    /// Of the store; `None` where too many parts of the server are timed.
+    times: Option<Arc<PartTimes>>,
     policy: Rc<Policy>,
     /// Of all routes that use the store.
     queries: Queries,
@@ -125,7 +127,7 @@ impl Cached {
         directory: &CacheDirectory,
         (store, cache): (&CacheStore, &RouteCache),
         (site, route): (&Site, &Route),
-        server: &Settings,
+        (server, stats): (&Settings, &Stats),
         inner: Rc<dyn Handler>,
     ) -> Cached {
         let decoration = Decoration::of(route);
@@ -143,7 +145,7 @@ impl Cached {
             store,
             opening,
             counts,
-            times: StoreTimes::new(&cache.store),
+            times: stats.times.of(Timed::Cache(cache.store.clone())),
             policy,
             queries,
             inner,
@@ -309,10 +311,9 @@ impl Shared {
             }
             Join::Follow(flight) => {
                 exchange.ends_with_client();
-                let times = self.times.of(exchange);
                 let since = clock::monotonic_ns();
                 exchange.answer_after(flight, move |landing, exchange| {
-                    StoreTimes::took(times.as_deref(), Phase::Queue, since);
+                    took(shared.times.as_deref(), Phase::Queue, since);
                     shared.followed(exchange, pass, landing, &asking)
                 })
             }
@@ -368,7 +369,7 @@ impl Shared {
         let fetch = Fetch {
             policy: self.policy.clone(),
             counts: self.counts.clone(),
-            times: self.times.of(exchange),
+            times: self.times.clone(),
             began: clock::monotonic_ns(),
             class: asking.class,
             lead: place.fetched_by(lead),

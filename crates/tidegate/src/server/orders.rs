@@ -172,6 +172,9 @@ impl Server {
                 off_limits::add(&off_limits);
                 self.next_off_limits = off_limits;
                 let is_last = listeners.is_none();
+                if is_last {
+                    self.stores.caches.ends();
+                }
                 // Looked at first, since it is told best here.
                 let spill = if is_recovery { Ok(()) } else { may_spill(&settings) };
                 let is_read =
@@ -182,10 +185,11 @@ impl Server {
                 let told = match prepared {
                     Ok(()) => {
                         self.next = Some(settings);
+                        self.is_behind = false;
                         ToMaster::Prepared(number)
                     }
                     Err(error) => {
-                        self.is_behind |= is_last;
+                        self.is_behind = is_last;
                         ToMaster::Failed(number, error.to_string())
                     }
                 };
@@ -237,17 +241,14 @@ impl Server {
             ToServer::LogLevel(level) => log::set_level(level),
             ToServer::Unreadable { prepare: Some(number), why } => {
                 self.unreadable = None;
+                self.is_behind = true; // it may have been the last one; another one that is prepared makes up for it
                 self.tell(&ToMaster::Failed(number, unreadable(&why)));
             }
             ToServer::Unreadable { prepare: None, why } => {
                 log::error(unreadable(&why));
                 self.unreadable = Some(why);
             }
-            ToServer::Drain { close_idle } => {
-                // Who goes by settings that are not in force any more answers nobody by them who has not asked yet.
-                let close_idle = close_idle || self.is_behind;
-                return Some(End::Drain { close_idle, is_orphan: false });
-            }
+            ToServer::Drain { close_idle } => return Some(End::Drain { close_idle, is_orphan: false }),
             ToServer::Stop => return Some(End::Now),
             // The reader has answered these.
             ToServer::Question(..)
@@ -395,6 +396,10 @@ impl Server {
             }
             self.waiting.clear();
             self.workers.iter().for_each(|worker| worker.send(Command::Drain { close_idle }));
+            if self.is_behind {
+                // By settings that are not in force any more nobody is answered who has not asked yet.
+                self.workers.iter().for_each(|worker| worker.send(Command::Drain { close_idle: true }));
+            }
             // What may have been prepared is given up. The answers say that the workers have come past the order to drain; one
             // that has ended by it does not answer.
             self.next = None;
@@ -455,6 +460,10 @@ impl Server {
                     files,
                 )) => {
                     let _ = self.obey(order, files);
+                }
+                // The settings that it ends by are not in force any more, or the server is stopped.
+                Some(Event::Said(ToServer::Drain { close_idle: true }, _)) => {
+                    self.workers.iter().for_each(|worker| worker.send(Command::Drain { close_idle: true }));
                 }
                 Some(_) => {}
             }

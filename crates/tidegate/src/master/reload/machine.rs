@@ -28,7 +28,7 @@ pub enum Action {
     Discard(Vec<u64>),
     /// These, which were started for it, are not wanted.
     Kill(Vec<u64>),
-    /// Whoever served before accepts no more; a [`Retiring`] follows.
+    /// Whoever served before accepts no more, and ends by these settings; a [`Retiring`] follows.
     Retire,
     /// Something to say in the error log.
     Warn(&'static str),

@@ -303,6 +303,7 @@ impl Master {
                 ));
             }
         }
+        self.servers.leave_behind(self.current.number);
         match by {
             By::Present => self.servers.catch_up(&self.current),
             By::Fresh => {

@@ -1,6 +1,6 @@
 //! What server processes are given: settings with all that belongs to them, and what changes beside them.
 
-use super::{Servers, sealing};
+use super::{Servers, State, sealing};
 use crate::link::{Link, ToServer};
 use crate::master::Revision;
 use crate::master::logs::Logs;
@@ -30,6 +30,9 @@ impl Servers {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return Ok(()) };
         self.prepared += 1;
         server.asked = self.prepared;
+        if server.state == State::Serving {
+            server.before.get_or_insert(server.revision);
+        }
         server.revision = revision.number;
         let number = server.asked;
         let (logs, mut descriptors) = revision.logs.copies().context("cannot copy a log")?;
@@ -46,7 +49,10 @@ impl Servers {
             descriptors.extend(open.into_iter().map(|listener| listener.fd));
         }
         let update = TlsUpdate { files: revision.tls.clone(), ..self.tls.clone() };
-        let settings = revision.fitted();
+        let settings = match what_for {
+            Given::ToRetire => revision.fitted_to(&server.layout),
+            Given::ToServe | Given::ToRecover => revision.fitted(),
+        };
         let off_limits = sealing::paths_of(&revision.settings);
         let message = ToServer::Prepare {
             number,

@@ -106,6 +106,11 @@ impl Layout {
 
     /// Whether processes made for this can serve what `next` is for.
     pub fn suits(&self, next: &Layout) -> bool {
+        (self.workers, self.processes) == (next.workers, next.processes) && self.reaches(next)
+    }
+
+    /// Whether they reach all that processes made for `next` reach, as these do.
+    pub fn reaches(&self, next: &Layout) -> bool {
         let may_read = match (&self.readable, &next.readable) {
             (Some(present), Some(wanted)) => holds_all(present, wanted),
             (present, wanted) => present.is_none() == wanted.is_none(),
@@ -116,7 +121,7 @@ impl Layout {
             }
             (present, sealed) => present.is_none() == sealed.is_none(),
         };
-        (self.workers, self.processes, &self.identity) == (next.workers, next.processes, &next.identity)
+        self.identity == next.identity
             && (next.spill.is_none() || self.spill == next.spill)
             && holds_all(&self.caches, next.caches.iter().filter(|(_, there)| *there != UNREACHED))
             && may_read
@@ -168,8 +173,18 @@ pub struct Revision {
 impl Revision {
     /// The settings as one process gets them.
     pub fn fitted(&self) -> Arc<Settings> {
+        self.fitted_to(&self.layout)
+    }
+
+    /// The same for processes of a layout of before, which end by them: each has the share of one of those.
+    pub fn fitted_to(&self, layout: &Layout) -> Arc<Settings> {
         let mut fitted = self.sockets.fit(&self.settings, self.layout.total());
-        if self.settings.processes > 1 {
+        if *layout != self.layout {
+            let fitted = Arc::make_mut(&mut fitted);
+            fitted.workers = u16::try_from(layout.workers).ok();
+            fitted.processes = u16::try_from(layout.processes).unwrap_or(u16::MAX);
+        }
+        if fitted.processes > 1 {
             parts::divide(Arc::make_mut(&mut fitted));
         }
         fitted

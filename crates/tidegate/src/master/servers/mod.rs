@@ -70,6 +70,8 @@ pub struct Server {
     asked: u64,
     /// The revision that it was told of then.
     pub revision: u64,
+    /// The one that it serves by, while it has been told of another that it has not been told to take up.
+    before: Option<u64>,
     /// Times that it was given logs and has not said yet that it uses them.
     logs_given: u32,
     pub layout: Layout,
@@ -248,6 +250,7 @@ impl Servers {
             state: State::Starting(start),
             asked: 0,
             revision: revision.number,
+            before: None,
             logs_given: 0,
             layout: revision.layout.clone(),
             has_ended: false,
@@ -297,6 +300,11 @@ impl Servers {
 
     /// Has a process forget what it has prepared.
     pub fn discard(&mut self, id: u64) {
+        if let Some(server) = self.list.iter_mut().find(|server| server.id == id)
+            && let Some(before) = server.before.take()
+        {
+            server.revision = before;
+        }
         self.order(id, &ToServer::Discard);
     }
 
@@ -308,6 +316,7 @@ impl Servers {
             State::Serving => {}
             State::Committing(_) | State::Draining => return,
         }
+        server.before = None;
         server.deadline = Some(Instant::now() + COMMIT_PATIENCE);
         self.order(id, &ToServer::Commit);
     }
@@ -328,15 +337,30 @@ impl Servers {
     }
 
     /// Has a process end that another has taken the place of, as [`Servers::drain`] does. What comes until then on connections that
-    /// are open is answered by the settings in force; where they cannot be given, connections between requests are closed.
+    /// are open is answered by the settings in force. Where it does not reach what they name, or cannot be told, connections between
+    /// requests are closed.
     pub fn retire(&mut self, id: u64, revision: &Revision) {
-        let is_behind = |server: &Server| server.id == id && server.revision < revision.number;
-        let is_behind = self.list.iter().any(is_behind);
-        let given = is_behind && self.send_settings(id, revision, Given::ToRetire).is_ok();
-        if given {
+        let Some(server) = self.list.iter().find(|server| server.id == id) else { return };
+        let is_behind = server.revision < revision.number;
+        let may_take_them = is_behind && server.layout.reaches(&revision.layout);
+        let has_them = may_take_them && self.send_settings(id, revision, Given::ToRetire).is_ok();
+        if has_them {
             self.order(id, &ToServer::Commit);
         }
-        self.drain(id, is_behind && !given, revision.settings.drain_timeout);
+        self.drain(id, false, revision.settings.drain_timeout);
+        if is_behind && !has_them {
+            self.order(id, &ToServer::Drain { close_idle: true });
+        }
+    }
+
+    /// A revision is in force: those that drain by one before close connections between requests.
+    pub fn leave_behind(&self, number: u64) {
+        let is_behind = |server: &&Server| {
+            server.state == State::Draining && !server.has_ended && server.revision < number
+        };
+        for server in self.list.iter().filter(is_behind) {
+            server.order(&ToServer::Drain { close_idle: true }, Vec::new());
+        }
     }
 
     /// Ends a process that is not wanted.
@@ -402,10 +426,17 @@ impl Servers {
                 }
             }
             ToMaster::Failed(_, why) => {
-                if matches!(server.state, State::Starting(Start::Recovery { .. })) {
-                    log::error(format_args!("server process {} cannot serve: {why}", server.pid));
-                    server.is_told = true;
-                    server.kill();
+                match server.state {
+                    State::Starting(Start::Recovery { .. }) => {
+                        log::error(format_args!("server process {} cannot serve: {why}", server.pid));
+                        server.is_told = true;
+                        server.kill();
+                    }
+                    State::Draining => log::info(format_args!(
+                        "server process {} closes connections between requests, since it cannot end by the new settings: {why}",
+                        server.pid
+                    )),
+                    _ => {}
                 }
                 self.news.push_back(News::Failed(id, why));
             }

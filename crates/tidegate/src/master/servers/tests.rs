@@ -383,3 +383,47 @@ fn one_that_answers_nothing_for_long_is_ended_and_one_that_answers_is_not() {
     assert!(stage.server(well).next_look().is_none(), "and is asked no more");
     assert_eq!(stage.servers.places[1].restarts, 1, "which is due");
 }
+
+/// What is not in force any more answers nobody who asks later.
+#[test]
+fn who_makes_room_ends_by_the_settings_in_force() {
+    let (mut stage, before, now) = (Stage::new(2), revision(1, 2), revision(2, 2));
+    let (one, other) = (stage.serving(0, &before), stage.serving(1, &before));
+    let current = stage.serving(0, &now);
+    for id in [one, other, current] {
+        while !matches!(stage.order(id), ToServer::Commit) {}
+    }
+    stage.servers.retire(one, &now);
+    assert!(matches!(stage.order(one), ToServer::Prepare { listeners: None, .. }));
+    assert!(matches!(stage.order(one), ToServer::Commit));
+    assert!(matches!(stage.order(one), ToServer::Drain { close_idle: false }));
+    // One that does not reach what they name is not given them.
+    let mut beyond = revision(2, 2);
+    beyond.layout.spill = Some("/elsewhere".into());
+    stage.servers.retire(other, &beyond);
+    assert!(matches!(stage.order(other), ToServer::Drain { close_idle: false }));
+    assert!(matches!(stage.order(other), ToServer::Drain { close_idle: true }));
+    // One that goes by them already drains, until others are in force.
+    stage.servers.retire(current, &now);
+    assert!(matches!(stage.order(current), ToServer::Drain { close_idle: false }));
+    stage.servers.leave_behind(2);
+    stage.servers.leave_behind(3);
+    assert!(matches!(stage.order(current), ToServer::Drain { close_idle: true }));
+    assert_eq!(stage.server(one).state, State::Draining);
+}
+
+#[test]
+fn settings_that_were_given_up_are_not_those_that_a_process_serves_by() {
+    let (mut stage, before, next) = (Stage::new(1), revision(1, 1), revision(2, 1));
+    let id = stage.serving(0, &before);
+    for _ in 0..2 {
+        stage.servers.prepare(&[id], &next).unwrap();
+        assert_eq!(stage.server(id).revision, 2);
+        stage.servers.discard(id);
+        assert_eq!(stage.server(id).revision, 1);
+    }
+    stage.servers.prepare(&[id], &next).unwrap();
+    stage.servers.commit(id);
+    stage.servers.discard(id);
+    assert_eq!(stage.server(id).revision, 2);
+}

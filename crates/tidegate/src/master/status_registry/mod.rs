@@ -17,7 +17,7 @@ use super::history::HistoryKeeper;
 use super::pools::Pools;
 use super::rates::Rates;
 use crate::link::{Figures, Link};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -27,8 +27,8 @@ use tidegate_config::settings::upstream::Upstream;
 use tidegate_config::settings::{CacheStore, Level, Settings, Site};
 use tidegate_core::series;
 use tidegate_modules::status::{Finding, InForce, OtlpReport, ProcessInfo, SiteState, TurnedAway};
-use tidegate_stats::ListenerFigures;
 use tidegate_stats::series::SeriesNames;
+use tidegate_stats::{ListenerFigures, Timed};
 use tidegate_tls::Slot;
 
 use figures::stores_in_force;
@@ -40,6 +40,12 @@ pub use questions::take_answers;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Addresses whose counts are remembered, unless more are listened on.
 const LISTENERS: usize = 256;
+
+/// The names of all limits.
+fn limits(settings: &Settings) -> impl Iterator<Item = &str> {
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    routes.flat_map(|route| &route.rates).map(|limit| limit.name.as_str())
+}
 
 /// Shared by the threads of the master.
 pub struct StatusRegistry {
@@ -180,9 +186,15 @@ impl StatusRegistry {
         facts.in_force = InForce::of(settings, &listeners, workers);
         facts.listeners = listeners;
         let Facts { series, caches, in_force, past, before, .. } = &mut *facts;
+        let limits: HashSet<&str> = limits(settings).collect();
         for gone in [past, before] {
             gone.series.keep(series); // names that are gone are not remembered
             gone.stores = stores_in_force(caches, &gone.stores);
+            gone.times.retain(|times| match &times.what {
+                Timed::Cache(name) => caches.iter().any(|(known, _)| known == name),
+                Timed::Limit(name) => limits.contains(name.as_str()),
+                Timed::Application(_) | Timed::Member { .. } => true,
+            });
             // One that is listened on again goes on counting; of those that are not, so many are remembered.
             let is_in_force = |listener: &ListenerFigures| in_force.counts(&listener.address);
             gone.listeners.sort_by_key(|listener| !is_in_force(listener));
