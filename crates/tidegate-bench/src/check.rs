@@ -2,7 +2,7 @@
 //! anything; without a demand no byte of a body is looked at.
 
 use crc32fast::Hasher;
-use regex::bytes::Regex;
+use regex::bytes::{Regex, RegexBuilder};
 use sha2::{Digest, Sha256};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Expectation {
         while !rest.is_empty() {
             let (name, value) = rest.split_once('=').ok_or_else(|| ExpectError::Unknown(rest.to_owned()))?;
             if name == "regex" {
-                self.regex = Some(Regex::new(value)?);
+                self.regex = Some(RegexBuilder::new(value).unicode(false).build()?);
                 return Ok(());
             }
             let (value, behind) = value.split_once(',').unwrap_or((value, ""));

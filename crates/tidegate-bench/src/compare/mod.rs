@@ -181,9 +181,9 @@ impl Comparison {
             }
             Conclusion::Same => format!("{name}: the same within ±{}", show_share(self.margin)),
             Conclusion::Unknown => format!(
-                "{name}: no difference is proven, nor that there is none: {b} has {low:.3} to {high:.3} of {a}, and less \
-                 than {:.1} % could not be seen here",
-                percent(self.noise)
+                "{name}: no difference is proven, nor that there is none: {b} has {low:.3} to {high:.3} of {a}; differences up to \
+                 {:.1} % could not be told from none here",
+                percent((high - 1.0).max(1.0 - low).max(self.noise))
             ),
             Conclusion::TooFewRuns => format!(
                 "{name}: too few runs to tell: {} and {}, and {} of each are the least",

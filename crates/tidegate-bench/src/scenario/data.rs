@@ -37,7 +37,8 @@ impl DataSet {
 /// Columns and rows of comma-separated values (RFC 4180): the first line names the columns. The error is a sentence without
 /// its beginning.
 pub(crate) fn read_csv(text: &str) -> Result<(Vec<String>, Vec<Vec<String>>), String> {
-    let mut records = records(text)?.into_iter();
+    // Some programs begin their files with a mark of the byte order.
+    let mut records = records(text.strip_prefix('\u{feff}').unwrap_or(text))?.into_iter();
     let columns = records.next().filter(|columns| columns.iter().any(|name| !name.is_empty()));
     let columns = columns.ok_or("has no first line that names the columns")?;
     let mut rows = Vec::new();
@@ -47,6 +48,9 @@ pub(crate) fn read_csv(text: &str) -> Result<(Vec<String>, Vec<Vec<String>>), St
             return Err(format!("has {has} values in row {} where the first line names {due}", number + 2));
         }
         rows.push(record);
+    }
+    if let Some(twice) = (1..columns.len()).find(|at| columns[..*at].contains(&columns[*at])) {
+        return Err(format!("names the column `{}` twice", columns[twice]));
     }
     if rows.is_empty() { Err("has no row behind its first line".to_owned()) } else { Ok((columns, rows)) }
 }
@@ -96,11 +100,13 @@ mod tests {
         let (columns, rows) = read_csv("name,motto\r\nann,\"a, \"\"b\"\"\"\n\nbob,\n").unwrap();
         assert_eq!(columns, ["name", "motto"]);
         assert_eq!(rows, [["ann", "a, \"b\""], ["bob", ""]]);
+        assert_eq!(read_csv("\u{feff}name\nann\n").unwrap().0, ["name"]);
         for (text, part) in [
             ("", "no first line"),
             ("a,b\n", "no row"),
             ("a,b\n1\n", "1 values in row 2"),
             ("a\n\"x", "within a quoted"),
+            ("a,b,a\n1,2,3\n", "names the column `a` twice"),
         ] {
             assert!(read_csv(text).unwrap_err().contains(part), "{text:?}");
         }

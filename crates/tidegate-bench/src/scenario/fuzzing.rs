@@ -38,7 +38,7 @@ pub fn fuzz_page(data: &[u8]) {
     let target = Url::parse("http://shop.test:8080/").expect("invariant: this is a URL");
     let Some(path) = resolve(&target, "/", &path) else { return };
 
-    let take = |from| Take { variable: 1, from, pick: Pick::Last, is_optional: true };
+    let take = |from| Take { variable: 1, from, written: String::new(), pick: Pick::Last, is_optional: true };
     let mut takes = vec![take(TakeFrom::Json("/a/0".into())), take(TakeFrom::Header("location".into()))];
     if let Ok(selector) = Selector::parse(&selector) {
         takes.push(take(TakeFrom::Css(selector.clone(), "href".into())));

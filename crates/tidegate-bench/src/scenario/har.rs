@@ -19,6 +19,9 @@ const PAUSE: f64 = 1.0;
 const MOST_PATH: usize = 8_000;
 const MOST_CONTENT: usize = 65_536;
 
+/// What browsers write in place of a file.
+const BINARY: &str = "(binary)";
+
 /// What was made of a recording.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recording {
@@ -38,7 +41,7 @@ pub struct Recording {
     pub others: BTreeMap<String, usize>,
     /// Requests of the target that are left out: fonts, films, sockets, beacons, and what had no answer.
     pub left_out: usize,
-    /// Requests whose content is not in the recording.
+    /// Requests and files whose content is not in the recording.
     pub without_content: usize,
 }
 
@@ -46,7 +49,7 @@ pub struct Recording {
 #[derive(Debug, Error)]
 pub enum HarError {
     /// It is not JSON of this form.
-    #[error("it is no HAR: {0}")]
+    #[error("it is no HAR")]
     Syntax(#[from] serde_json::Error),
     /// Nothing in it is asked of a server by HTTP.
     #[error("it holds no page, and no request of a page, that a server has answered")]
@@ -279,7 +282,12 @@ impl Recording {
         if is_of("multipart/form-data") && !content.params.is_empty() && are_names {
             for part in &content.params {
                 let value = part.value.as_deref().unwrap_or_default();
+                if part.file_name.is_some() || value == BINARY {
+                    self.without_content += 1;
+                    block.push("// The file is not in the recording; this one is made up.".to_owned());
+                }
                 block.push(match (&part.file_name, &part.content_type) {
+                    (None, _) if value == BINARY => format!("upload {}", Text(&part.name)),
                     (None, _) => format!("part {} {}", Text(&part.name), Text(&braced(value))),
                     (Some(file), kind) => {
                         let kind = kind.as_ref().map(|kind| format!(" type={}", Text(kind)));
@@ -306,7 +314,7 @@ impl Recording {
         } else if !content.text.is_empty() && is_whole && !is_of("multipart/form-data") {
             let media_type = if media_type.is_empty() { "text/plain" } else { media_type };
             let _ = write!(step, " body={} type={}", Text(&braced(&content.text)), Text(media_type));
-        } else if said.is_some() {
+        } else if !media_type.is_empty() {
             self.without_content += 1;
             let essence = media_type.split(';').next().unwrap_or_default().replace(char::is_control, " ");
             block.push(format!("// Its content, {essence}, is not in the recording."));

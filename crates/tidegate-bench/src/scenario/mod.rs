@@ -283,6 +283,8 @@ pub struct Take {
     pub variable: u16,
     /// Where it is found.
     pub from: TakeFrom,
+    /// The same as it is written: `css="a.event"`.
+    pub written: String,
     /// Which, of several.
     pub pick: Pick,
     /// Without it the operation goes on, and the variable keeps what it holds.

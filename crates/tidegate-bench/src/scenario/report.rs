@@ -91,7 +91,7 @@ impl Report {
                 let rate = |count: u64| count as f64 / self.outcome.measured.max(1e-9);
                 let waited = match visits.waited {
                     0 => String::new(),
-                    count => format!(", {count} of them after a wait for one to go"),
+                    count => format!(" ({count} visits after a wait for one to go)"),
                 };
                 let begun = format!("{:.2} begun{waited}, {:.2} due", rate(visits.begun), rate(visits.due));
                 figures.push(("Visits per second", format!("{begun}, {} asked for", load.rate)));

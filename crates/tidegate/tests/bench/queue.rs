@@ -82,6 +82,7 @@ fn mistakes_come_before_the_first_run() {
         ("run \"scenario.kdl\" { set USERS \"1\" \"many\"; set WHAT \"a\" }", "with USERS=many WHAT=a"),
         ("run \"scenario.kdl\" { set USERS \"1\" }", "`WHAT` is not set"),
         ("run \"none.kdl\"", "none.kdl"),
+        ("run \"none.kdl\"; run \"scenario.kdl\" { set USERS \"1\" }", "`WHAT` is not set"),
         ("run \"scenario.kdl\" { repet 3 }", "did you mean `repeat`?"),
     ] {
         ground.write("many.kdl", text);

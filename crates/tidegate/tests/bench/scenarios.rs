@@ -224,7 +224,7 @@ fn what_fails_is_told_with_a_sample() {
         "GET /broken: the status is 500",
         "the database is gone",
         "the body does not contain `Welcome`",
-        "nothing on the page is `id`",
+        "no `id` on the page: nothing is found by ",
         "more than 5 redirects",
         "operations failed, and 99 % must succeed",
     ] {

@@ -254,7 +254,9 @@ impl Worker<'_> {
                 if let Some(variable) = found.missing {
                     let name = scenario.variables.get(usize::from(variable)).map_or("", String::as_str);
                     let part = if answer.is_cut { "the part that is looked at of " } else { "" };
-                    let reason = format!("nothing on {part}the page is `{name}`");
+                    let take = step.takes.iter().find(|take| take.variable == variable);
+                    let written = take.map_or("", |take| take.written.as_str());
+                    let reason = format!("no `{name}` on {part}the page: nothing is found by {written}");
                     return self.fail(place, Failure::Check, reason, Some(&answer), now);
                 }
                 let is_measured = (self.steady.0..self.steady.1).contains(&user.intended);

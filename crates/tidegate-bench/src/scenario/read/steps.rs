@@ -259,6 +259,7 @@ impl Reader {
             }
             return None;
         };
+        let written = format!("{way}={text:?}");
         let from = match way {
             "css" => match Selector::parse(&text) {
                 Ok(selector) => {
@@ -267,13 +268,19 @@ impl Reader {
                 }
                 Err(fault) => return self.bad_take(item, way, &fault, "write `css=\"a.event\"`"),
             },
-            "regex" => match RegexBuilder::new(&text).size_limit(1 << 20).build() {
+            // Of bytes, as in settings: a page is whatever the server sends.
+            "regex" => match RegexBuilder::new(&text).unicode(false).size_limit(1 << 20).build() {
                 Ok(regex) => TakeFrom::Regex(regex),
                 Err(fault) => {
                     let fault = fault.to_string();
                     let last =
                         fault.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-                    return self.bad_take(item, way, &last, "write a raw string, `regex=#\"id=(\\d+)\"#`");
+                    return self.bad_take(
+                        item,
+                        way,
+                        &last,
+                        "a right one is `regex=#\"id=(\\d+)\"#`; `\\w`, `\\d` and `(?i)` are of ASCII",
+                    );
                 }
             },
             "json" if !text.is_empty() && !text.starts_with('/') => {
@@ -288,7 +295,7 @@ impl Reader {
             Some("last") => Pick::Last,
             _ => Pick::Random,
         };
-        Some(Take { variable, from, pick, is_optional: item.text(1).is_some() })
+        Some(Take { variable, from, written, pick, is_optional: item.text(1).is_some() })
     }
 
     fn count(&mut self, item: &Item) -> Option<Counted> {

@@ -396,3 +396,16 @@ fn systems_beside_the_load() {
         assert!(told.contains(part), "{wrong}: {told}");
     }
 }
+
+/// What people write, with classes and switches of ASCII, as in settings.
+#[test]
+fn usual_expressions_are_taken() {
+    for regex in [r"id=(\d+)", r"\bItem\s+\w+", "(?i)ITEM", "[[:alpha:]]+", "(?s)a.b"] {
+        let text = format!(
+            "target \"http://127.0.0.1:1\"\nusers 1 {{ steady \"1s\" }}\nthink fixed \"1s\"\n\
+             flow {{ get \"/\" {{ take x regex=#\"{regex}\"# }} }}\n"
+        );
+        let loaded = load_text("s.kdl", &text, Path::new("."), &BTreeMap::new());
+        assert!(loaded.scenario.is_some(), "{regex}: {}", loaded.render(false));
+    }
+}

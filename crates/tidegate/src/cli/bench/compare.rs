@@ -162,9 +162,16 @@ fn count(runs: &[Vec<(Side, Run)>], verdict: Verdict) -> usize {
 fn judgement(runs: &[Vec<(Side, Run)>]) -> Judgement {
     let all = runs.iter().flatten();
     let verdict = Verdict::worst(all.clone().map(|(_, run)| run.verdict));
-    let first = all.clone().find(|(_, run)| run.verdict == verdict).and_then(|(_, run)| run.reason.clone());
-    let (bad, of) = (count(runs, verdict), all.count());
-    let why = first.map_or_else(String::new, |first| format!("; the first: {first}"));
+    let bad_of =
+        |wanted: Side| all.clone().filter(|(side, run)| *side == wanted && run.verdict == verdict).count();
+    let first = all.clone().find(|(_, run)| run.verdict == verdict);
+    let first =
+        first.and_then(|(side, run)| Some((if *side == Side::A { "A" } else { "B" }, run.reason.clone()?)));
+    let (bad, of) = (count(runs, verdict), all.clone().count());
+    let (of_a, of_b) = (bad_of(Side::A), bad_of(Side::B));
+    let why = first.map_or_else(String::new, |(side, first)| {
+        format!(" ({of_a} of A, {of_b} of B); the first, of {side}: {first}")
+    });
     let reasons = match verdict {
         Verdict::Invalid => vec![format!("{bad} of {of} runs could not be trusted{why}")],
         Verdict::Fail => vec![format!("{bad} of {of} runs missed what they had to reach{why}")],

@@ -47,7 +47,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         recording.operations, recording.steps, recording.target, recording.assets
     ));
     let others = recording.others.iter().map(|(host, count)| format!("{count} requests to {host}"));
-    let fonts = format!("{} fonts, films, sockets and the like", recording.left_out);
+    let fonts = format!(
+        "{} that no page of a scenario loads (fonts, films, sockets, preflights, other methods, and what had no answer)",
+        recording.left_out
+    );
     let left_out: Vec<String> = others.chain((recording.left_out > 0).then_some(fonts)).collect();
     if !left_out.is_empty() {
         complain(&format!("left out: {}\n", left_out.join(", ")));
@@ -60,7 +63,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     if recording.without_content > 0 {
         complain(&format!(
-            "{} requests have content that is not in the recording; a comment stands in their steps\n",
+            "{} requests or files have content that is not in the recording; a comment stands in their steps\n",
             recording.without_content
         ));
     }

@@ -11,7 +11,7 @@ use super::wrong;
 use anyhow::{Context, Result};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -102,13 +102,21 @@ fn complain_of(diagnostics: &[Diagnostic]) {
 
 /// The content of all scenario files and of what they name; nothing where one of them has a mistake with the variables of a point.
 fn scenarios(points: &[Point]) -> Result<Option<HashMap<PathBuf, Vec<u8>>>> {
-    let (mut all, mut is_sound) = (HashMap::new(), true);
+    let (mut all, mut unread, mut is_sound) = (HashMap::new(), HashSet::new(), true);
     for point in points.iter().filter(|point| point.number.is_none_or(|number| number == 1)) {
         let file = &point.file;
-        let cannot = || format!("cannot read {}", file.display());
-        let loaded = scenario::load(file, None, point).with_context(cannot)?;
+        let read = std::fs::read(file).and_then(|content| Ok((content, scenario::load(file, None, point)?)));
+        let (mut content, loaded) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                if unread.insert(file) {
+                    complain(&format!("error: cannot read the scenario {}: {error}\n", file.display()));
+                }
+                is_sound = false;
+                continue;
+            }
+        };
         if !all.contains_key(file) {
-            let mut content = std::fs::read(file).with_context(cannot)?;
             for input in loaded.scenario.iter().flat_map(scenario::Scenario::inputs) {
                 content.push(0);
                 content.extend_from_slice(input.as_bytes());

@@ -107,6 +107,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         };
         let mut report = Report::new(&name, &plan, outcome, &targets);
         report.host = host;
+        report.about = about(report.outcome.started);
         let step = Step { demanded: *rate, report };
         if !arguments.json && !arguments.conduct.quiet {
             let totals = &step.report.totals;

@@ -5,7 +5,7 @@
 
 use super::super::super::print;
 use super::super::wrong;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
@@ -13,7 +13,7 @@ use rcgen::{
 };
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -170,7 +170,13 @@ impl Pem {
 
     fn write(&self, folder: &Path) -> Result<()> {
         let at = |path: &Path| format!("cannot write {}", path.display());
-        fs::DirBuilder::new().mode(0o700).create(folder).with_context(|| at(folder))?;
+        match fs::DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => bail!(
+                "{} is there already: take it away, or name another folder, since keys that are in use are not written over",
+                folder.display()
+            ),
+            made => made.with_context(|| at(folder))?,
+        }
         for (name, content) in [(CERTIFICATE, &self.certificate), (KEY, &self.key), (PEERS, &self.peers)] {
             let path = folder.join(name);
             let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);

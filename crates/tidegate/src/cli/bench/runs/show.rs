@@ -53,9 +53,11 @@ fn so_far(run: &Run) -> String {
     let row = &run.row;
     let seconds = run.seconds();
     let operations = || seconds.all.iter().flat_map(|second| &second.operations);
-    let ended: f64 = operations().map(|of| of.ended).sum();
-    let failed: f64 = operations().map(|of| of.failed).sum();
-    let others: f64 = seconds.all.iter().map(|second| second.unmeasured).sum();
+    // A sum of no numbers is a negative zero.
+    let sum = |counts: &mut dyn Iterator<Item = f64>| counts.sum::<f64>().max(0.0) as u64;
+    let ended = sum(&mut operations().map(|of| of.ended));
+    let failed = sum(&mut operations().map(|of| of.failed));
+    let others = sum(&mut seconds.all.iter().map(|second| second.unmeasured));
     let lines = [
         ("Scenario", row.name.clone()),
         ("Target", row.target.clone()),
