@@ -18,11 +18,11 @@ use tidegate_core::tls::TlsUpdate;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Given {
     /// It serves by them.
-    ToServe,
+    Serve,
     /// The same, in the place of one that has ended.
-    ToRecover,
+    Recover,
     /// It ends, and answers by them what still comes.
-    ToRetire,
+    Retire,
 }
 
 impl Servers {
@@ -40,7 +40,7 @@ impl Servers {
         let of_tables = memories.len();
         descriptors.extend(memories);
         let layout = &revision.layout;
-        let workers = if what_for == Given::ToRetire { 0 } else { layout.workers };
+        let workers = if what_for == Given::Retire { 0 } else { layout.workers };
         let mut listeners = Vec::with_capacity(workers);
         for worker in 0..workers {
             let index = server.place * layout.workers + worker;
@@ -50,18 +50,18 @@ impl Servers {
         }
         let update = TlsUpdate { files: revision.tls.clone(), ..self.tls.clone() };
         let settings = match what_for {
-            Given::ToRetire => revision.fitted_to(&server.layout),
-            Given::ToServe | Given::ToRecover => revision.fitted(),
+            Given::Retire => revision.fitted_to(&server.layout),
+            Given::Serve | Given::Recover => revision.fitted(),
         };
         let off_limits = sealing::paths_of(&revision.settings);
         let message = ToServer::Prepare {
             number,
             settings,
-            is_recovery: what_for == Given::ToRecover,
+            is_recovery: what_for == Given::Recover,
             logs,
             tables,
             memories: of_tables,
-            listeners: (what_for != Given::ToRetire).then_some(listeners),
+            listeners: (what_for != Given::Retire).then_some(listeners),
             off_limits,
         };
         let frame = Link::frame(&message).context("a server process cannot be told of the settings")?;

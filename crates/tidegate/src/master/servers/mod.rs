@@ -269,7 +269,7 @@ impl Servers {
         };
         self.list.push(server);
         let is_recovery = matches!(start, Start::Recovery { .. });
-        let what_for = if is_recovery { Given::ToRecover } else { Given::ToServe };
+        let what_for = if is_recovery { Given::Recover } else { Given::Serve };
         let prepared = self.send_settings(id, revision, what_for);
         let prepared = self.or_end(id, prepared);
         self.publish();
@@ -283,7 +283,7 @@ impl Servers {
 
     /// Has these prepare. Where one cannot be told, those that were told already forget it.
     pub fn prepare(&mut self, ids: &[u64], revision: &Revision) -> Result<()> {
-        self.prepare_with(ids, |servers, id| servers.send_settings(id, revision, Given::ToServe))
+        self.prepare_with(ids, |servers, id| servers.send_settings(id, revision, Given::Serve))
     }
 
     fn prepare_with(
@@ -343,7 +343,7 @@ impl Servers {
         let Some(server) = self.list.iter().find(|server| server.id == id) else { return };
         let is_behind = server.revision < revision.number;
         let may_take_them = is_behind && server.layout.reaches(&revision.layout);
-        let has_them = may_take_them && self.send_settings(id, revision, Given::ToRetire).is_ok();
+        let has_them = may_take_them && self.send_settings(id, revision, Given::Retire).is_ok();
         if has_them {
             self.order(id, &ToServer::Commit);
         }

@@ -252,7 +252,7 @@ fn where_one_cannot_be_told_to_prepare_all_forget_it() {
         if told == 2 {
             anyhow::bail!("no descriptor is left");
         }
-        servers.send_settings(id, &revision, Given::ToServe)
+        servers.send_settings(id, &revision, Given::Serve)
     });
     assert_eq!(outcome.unwrap_err().to_string(), "no descriptor is left");
     assert!(matches!(stage.order(ids[0]), ToServer::Prepare { .. }));
