@@ -268,8 +268,8 @@ fn a_recording_becomes_a_scenario_that_runs() {
     assert_eq!(made.code, 0, "{}", made.stderr);
     for part in [
         "6 operations of 7 requests to http://127.0.0.1:18480, and 7 resources of pages",
-        "left out: 1 requests to http://127.0.0.2:18481, 5 fonts",
-        "1 requests have content that is not in the recording",
+        "left out: 1 requests to http://127.0.0.2:18481, 5 that no page of a scenario loads (fonts,",
+        "1 requests or files have content that is not in the recording",
     ] {
         assert!(made.stderr.contains(part), "{part}: {}", made.stderr);
     }

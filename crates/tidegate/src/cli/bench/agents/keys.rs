@@ -79,10 +79,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn make(folder: &Path, agents: u16, days: u16) -> Result<()> {
     let authorities = Authorities::new(days)?;
     // Its folder, not those above it: keys that are there are never written over.
-    fs::DirBuilder::new()
-        .mode(0o700)
-        .create(folder)
-        .with_context(|| format!("cannot make {}", folder.display()))?;
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => bail!(
+            "{} is there already: take it away, or name another folder; keys that are in use are not written over",
+            folder.display()
+        ),
+        made => made.with_context(|| format!("cannot make {}", folder.display()))?,
+    }
     authorities.side(Side::Controller, "controller")?.write(&folder.join("controller"))?;
     for number in 1..=agents {
         let name = format!("agent-{number}");
@@ -170,13 +173,7 @@ impl Pem {
 
     fn write(&self, folder: &Path) -> Result<()> {
         let at = |path: &Path| format!("cannot write {}", path.display());
-        match fs::DirBuilder::new().mode(0o700).create(folder) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => bail!(
-                "{} is there already: take it away, or name another folder, since keys that are in use are not written over",
-                folder.display()
-            ),
-            made => made.with_context(|| at(folder))?,
-        }
+        fs::DirBuilder::new().mode(0o700).create(folder).with_context(|| at(folder))?;
         for (name, content) in [(CERTIFICATE, &self.certificate), (KEY, &self.key), (PEERS, &self.peers)] {
             let path = folder.join(name);
             let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
