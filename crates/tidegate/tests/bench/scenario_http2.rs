@@ -201,10 +201,12 @@ fn rules_that_a_server_breaks_between_requests_fail_the_run() {
             let told = errors.as_object().is_some_and(|errors| errors.keys().all(|key| key.contains(rule)));
             assert!(told && errors.to_string().contains(rule), "{rule}: {errors}");
             assert!(outcome.stderr.contains("the server broke the rules of HTTP/2"), "{}", outcome.stderr);
-            // A machine that is busy with other tests makes the load one that is not to be trusted either.
             assert!(matches!(outcome.code, 98 | 99), "{rule}: {}", outcome.stderr);
         }
-        assert_eq!(hit.json()["succeeded"], 12, "{rule}: {}", hit.stderr);
+        // Beside other tests a load of milliseconds may have had too little of the processor to be trusted: for that reason alone it
+        // is not the FAIL that it else is.
+        let due = if hit.stderr.contains("of the generator used") { 98 } else { 99 };
+        assert_eq!((hit.code, &hit.json()["succeeded"]), (due, &12.into()), "{rule}: {}", hit.stderr);
     }
 }
 
