@@ -6,7 +6,7 @@ mod load;
 use super::record::{Agent, Outcome, Tally};
 use super::{Counted, Operation, Scenario, Step};
 use crate::quantity::{show_duration, show_share};
-use crate::record::{Counts, Failure, Times};
+use crate::record::{Counts, Failure};
 use crate::run::{Ending, Totals};
 use crate::verdict::{Judgement, MOST_CPU, Verdict, protocol_errors};
 use load::{distrust_of_load, distrust_of_rate};
@@ -283,6 +283,7 @@ pub(super) fn failures(totals: &Totals) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Times;
     use crate::scenario::load_text;
     use crate::scenario::record::{Arrived, Second};
     use std::collections::BTreeMap;
