@@ -39,6 +39,39 @@ pub const fn behind_visible(word: u64) -> u64 {
     (word.wrapping_add(ONES) | word) & HIGHS
 }
 
+/// Marks what is neither a letter of ASCII nor a hyphen: all but the rarest bytes of field names.
+#[inline]
+pub const fn beside_letters(word: u64) -> u64 {
+    let rest = word & !HIGHS;
+    (!letters(rest) & other_than(rest, b'-') | word) & HIGHS
+}
+
+/// Marks what is neither a letter or digit of ASCII nor a hyphen or dot: all but the rarest bytes of host names.
+#[inline]
+pub const fn beside_host_name(word: u64) -> u64 {
+    let rest = word & !HIGHS;
+    let digits = between(rest, b'0', b'9');
+    (!letters(rest) & !digits & other_than(rest, b'-') & other_than(rest, b'.') | word) & HIGHS
+}
+
+/// Marks letters in a word of nothing but ASCII. Beside the marks, other bits are set.
+#[inline]
+const fn letters(word: u64) -> u64 {
+    between(word | all(b' '), b'a', b'z')
+}
+
+/// Marks bytes between two, both included, in a word of nothing but ASCII. Beside the marks, other bits are set.
+#[inline]
+const fn between(word: u64, first: u8, last: u8) -> u64 {
+    word.wrapping_add(all(0x80 - first)) & !word.wrapping_add(all(0x7f - last))
+}
+
+/// Marks bytes that are not this one in a word of nothing but ASCII. Beside the marks, other bits are set.
+#[inline]
+const fn other_than(word: u64, byte: u8) -> u64 {
+    (word ^ all(byte)).wrapping_add(all(0x7f))
+}
+
 /// Whether there are control bytes of ASCII, tabs among them.
 #[inline]
 pub const fn control(word: u64) -> bool {
@@ -48,10 +81,8 @@ pub const fn control(word: u64) -> bool {
 /// The same with small letters of ASCII for large ones.
 #[inline]
 const fn small(word: u64) -> u64 {
-    let rest = word & !HIGHS;
-    let from_a = rest.wrapping_add(all(0x80 - b'A'));
-    let behind_z = rest.wrapping_add(all(0x80 - b'Z' - 1));
-    word | (from_a & !behind_z & !word & HIGHS) >> 2
+    let large = between(word & !HIGHS, b'A', b'Z');
+    word | (large & !word & HIGHS) >> 2
 }
 
 /// What [`slice::eq_ignore_ascii_case`] says, for names: those of fields are compared by the dozen for each request.
@@ -90,6 +121,21 @@ pub fn any(bytes: &[u8], mut test: impl FnMut(u64) -> bool) -> bool {
         || (!rest.is_empty() && test(u64::from_le_bytes(*last)))
 }
 
+/// How many bytes stand in front of the first that `marks` marks; all of them where it marks none.
+#[inline]
+pub fn find(bytes: &[u8], marks: impl Fn(u64) -> u64) -> usize {
+    // The least mark is that of the first byte, and no wrong one.
+    let first = |marks: u64| (marks.trailing_zeros() / 8) as usize;
+    let Some(last) = bytes.last_chunk::<8>() else { return first(marks(short(bytes))).min(bytes.len()) };
+    for (at, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+        match marks(u64::from_le_bytes(*word)) {
+            0 => {}
+            marked => return 8 * at + first(marked),
+        }
+    }
+    bytes.len() - 8 + first(marks(u64::from_le_bytes(*last)))
+}
+
 /// A word that is not full.
 #[inline(never)]
 fn short(bytes: &[u8]) -> u64 {
@@ -112,10 +158,32 @@ mod tests {
                     assert_eq!(any(&bytes, |word| zero(word) != 0), byte == 0, "{byte:#x} at {at} of {len}");
                     assert_eq!(any(&bytes, |word| equal(word, b'?') != 0), byte == b'?');
                     assert_eq!(any(&bytes, control), byte.is_ascii_control(), "{byte:#x} at {at} of {len}");
+                    let is_letter = byte.is_ascii_alphabetic() || byte == b'-';
+                    let letters = find(&bytes, beside_letters);
+                    assert_eq!(letters, if is_letter { len } else { at }, "{byte:#x} at {at} of {len}");
+                    let is_of_host = is_letter || byte.is_ascii_digit() || byte == b'.';
+                    let host = find(&bytes, beside_host_name);
+                    assert_eq!(host, if is_of_host { len } else { at }, "{byte:#x} at {at} of {len}");
                 }
             }
         }
         assert!(!any(b"", |_| true));
+    }
+
+    #[test]
+    fn the_first_byte_is_found() {
+        for len in 0..40 {
+            let bytes = vec![b'x'; len];
+            assert_eq!(find(&bytes, |word| equal(word, b'!')), len);
+            for first in 0..len {
+                for second in first..len {
+                    let mut bytes = bytes.clone();
+                    (bytes[second], bytes[first]) = (b' ', b'!');
+                    let found = find(&bytes, |word| below(word, 0x22) | behind_visible(word));
+                    assert_eq!(found, first, "{first} and {second} of {len}");
+                }
+            }
+        }
     }
 
     #[test]

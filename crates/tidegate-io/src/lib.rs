@@ -37,7 +37,6 @@ pub mod slab;
 pub mod socket;
 pub mod spawn;
 pub mod syscall_filter;
-pub mod text;
 pub mod timer;
 pub mod unanswered;
 pub mod usage;

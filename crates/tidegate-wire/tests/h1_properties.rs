@@ -158,6 +158,79 @@ proptest! {
     }
 }
 
+/// Heads of requests, most of them good, with a byte here and there that somebody has changed.
+fn altered_head() -> impl Strategy<Value = Vec<u8>> {
+    let method = prop_oneof![Just("GET"), Just("OPTIONS"), Just("CONNECT"), Just("PRI"), Just("M-SEARCH")];
+    let target =
+        prop_oneof!["/[!-~]{0,20}", Just("*".into()), Just("http://a/b".into()), Just("a:80".into())];
+    let version = prop_oneof![Just("1.1"), Just("1.0"), Just("1.7"), Just("2.0")];
+    let change =
+        (any::<usize>(), prop_oneof![any::<u8>(), prop::sample::select(b"\r\n\t :/!_\x7f".to_vec())]);
+    (method, target, version, field_lines(), vec(change, 0..3)).prop_map(
+        |(method, target, version, lines, changes)| {
+            let head = format!("{method} {target} HTTP/{version}\r\nHost: a\r\n{lines}\r\n");
+            let mut head = head.into_bytes();
+            for (at, byte) in changes {
+                let at = at % head.len();
+                head[at] = byte;
+            }
+            head
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
+
+    /// Nothing that is complete is waited for: it reads, or it has a fault. And what reads is what another implementation
+    /// reads there, which takes whatever we take.
+    #[test]
+    fn a_request_head_that_is_complete_reads_or_is_refused(bytes in altered_head()) {
+        let mut space = FieldSpace::new();
+        let read = parse_request(&bytes, &LIMITS, &mut space);
+        let ends = bytes.windows(4).any(|end| end == b"\r\n\r\n");
+        prop_assert!(!ends || !matches!(read, Ok(None)), "waited for: {}", bytes.escape_ascii());
+        let Ok(Some(head)) = read else { return Ok(()) };
+        let mut headers = [httparse::EMPTY_HEADER; 100];
+        let mut other = httparse::Request::new(&mut headers);
+        // It knows no version but two.
+        let known = String::from_utf8_lossy(&bytes).contains(" HTTP/1.0\r\n")
+            || String::from_utf8_lossy(&bytes).contains(" HTTP/1.1\r\n");
+        prop_assume!(known);
+        prop_assert_eq!(other.parse(&bytes), Ok(httparse::Status::Complete(head.len)));
+        prop_assert_eq!((other.method, other.path), (Some(head.method), Some(head.target)));
+        let theirs: Vec<_> = other.headers.iter().map(|field| (field.name, field.value)).collect();
+        let ours: Vec<_> = head.fields.iter().map(|field| (field.name, field.value)).collect();
+        prop_assert_eq!(ours, theirs);
+    }
+
+    #[test]
+    fn a_response_head_that_is_complete_reads_or_is_refused(
+        line in prop_oneof![Just("HTTP/1.1 200 OK"), Just("HTTP/1.0 404"), Just("HTTP/1.1 599 a b"), Just("HTTP/1.3 100 ")],
+        lines in field_lines(),
+        changes in vec((any::<usize>(), prop_oneof![any::<u8>(), prop::sample::select(b"\r\n\t :19".to_vec())]), 0..3),
+    ) {
+        let mut bytes = format!("{line}\r\n{lines}\r\n").into_bytes();
+        for (at, byte) in changes {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        let mut space = FieldSpace::new();
+        let read = parse_response(&bytes, &LIMITS, &mut space, "GET");
+        let ends = bytes.windows(4).any(|end| end == b"\r\n\r\n");
+        prop_assert!(!ends || !matches!(read, Ok(None)), "waited for: {}", bytes.escape_ascii());
+        let Ok(Some(head)) = read else { return Ok(()) };
+        prop_assume!(bytes.starts_with(b"HTTP/1.0 ") || bytes.starts_with(b"HTTP/1.1 "));
+        let mut headers = [httparse::EMPTY_HEADER; 100];
+        let mut other = httparse::Response::new(&mut headers);
+        prop_assert_eq!(other.parse(&bytes), Ok(httparse::Status::Complete(head.len)));
+        prop_assert_eq!((other.code, other.reason), (Some(head.status), Some(head.reason)));
+        let theirs: Vec<_> = other.headers.iter().map(|field| (field.name, field.value)).collect();
+        let ours: Vec<_> = head.fields.iter().map(|field| (field.name, field.value)).collect();
+        prop_assert_eq!(ours, theirs);
+    }
+}
+
 /// The bytes that all parses of a trickled head would read.
 fn cost(bytes: &[u8]) -> (usize, usize) {
     let (mut scanner, mut parses, mut read) = (HeadScanner::new(), 0, 0);

@@ -14,11 +14,11 @@ use crate::log::{self, EntryFields, Sink};
 use crate::rate::Held;
 use crate::reply::{Need, Reply};
 use crate::response::Response;
+use ascii::{AsAsciiStr, AsciiStr};
 use std::io;
 use std::task::{Context, Poll};
 use tidegate_http::{Fields, Method, Status, Version};
 use tidegate_io::clock::monotonic_ns;
-use tidegate_io::text::ascii;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::series::{RequestKind, SeriesId};
 use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner};
@@ -172,7 +172,7 @@ impl Connection {
             method,
             method_token: head.method,
             target: head.target,
-            authority: head.host.and_then(ascii).unwrap_or(""),
+            authority: head.host.map_or("", |host| host.as_ascii_str().map_or("", AsciiStr::as_str)),
             fields: Fields::new(head.fields),
             protocol: None,
             has_content: decoder.is_some(),

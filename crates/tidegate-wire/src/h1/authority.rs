@@ -3,19 +3,18 @@
 
 use super::bytes::is_reg_name;
 use std::net::Ipv6Addr;
+use tidegate_http::words;
 
 /// `uri-host [ ":" port ]` with a host that is not empty. No user information, no path. An IP literal is an
 /// IPv6 address in brackets; the form for future versions has never been used and is refused.
 #[inline]
 pub(crate) fn is_valid(authority: &[u8]) -> bool {
     // A name as most are, which ends with the authority or at its colon.
-    match authority.iter().position(|b| !is_reg_name(*b)) {
-        None => !authority.is_empty(),
-        Some(at) => is_valid_from(authority, at),
-    }
+    let at = words::find(authority, words::beside_host_name);
+    if at == authority.len() { at > 0 } else { is_valid_from(authority, at) }
 }
 
-/// The same where a name goes no further than to `at`.
+/// The same where nothing up to `at` is more than a name.
 fn is_valid_from(authority: &[u8], at: usize) -> bool {
     if at > 0
         && let Some([b':', port @ ..]) = authority.get(at..)

@@ -1,8 +1,8 @@
 //! Field lines as bytes (RFC 9112 section 5): what is wrong with a section, one line of it, and writing one.
 //!
-//! `httparse` tokenises heads on the hot path. When it refuses one, or has not enough of it yet,
-//! [`first_fault`] reads the same bytes again and names the first fault in byte order. So the answer does not
-//! depend on how the bytes were cut into reads.
+//! [`Tokens`](super::tokens::Tokens) reads heads on the hot path. What it does not take, a fault or a part of a head,
+//! [`first_fault`] reads again, and names the first fault in byte order. So the answer does not depend on how the bytes were
+//! cut into reads.
 
 use super::bytes::{is_control, is_token, is_token_all, is_value, trim};
 use thiserror::Error;

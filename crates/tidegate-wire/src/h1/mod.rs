@@ -37,6 +37,7 @@ mod request_fault;
 mod response;
 mod response_fault;
 mod scanner;
+mod tokens;
 pub(crate) mod trailers;
 
 pub use body::{BodyDecoder, BodyError, Decoded};
@@ -141,23 +142,5 @@ impl<'b> FieldSpace<'b> {
     #[inline]
     pub(crate) fn as_slice(&self) -> &[Field<'b>] {
         &self.fields
-    }
-
-    /// Takes over what `httparse` found in `head`, and refuses a line that ends in a bare LF, which it lets
-    /// pass. Between two names it accepts nothing but white space and a line end, so the byte two before a
-    /// name tells.
-    #[inline]
-    fn fill(&mut self, head: &'b [u8], raw: &[httparse::Header<'b>]) -> Result<(), FieldError> {
-        self.fields.clear();
-        let base = head.as_ptr().addr();
-        for field in raw {
-            let at = field.name.as_ptr().addr().wrapping_sub(base);
-            if head.get(at.wrapping_sub(2)) != Some(&b'\r') {
-                return Err(FieldError::BareLf);
-            }
-            let field = Field { name: field.name, value: field.value };
-            self.fields.try_push(field).map_err(|_| FieldError::TooMany)?;
-        }
-        if head.ends_with(b"\r\n\r\n") { Ok(()) } else { Err(FieldError::BareLf) }
     }
 }

@@ -3,9 +3,9 @@
 
 use super::bytes::is_token;
 use super::framing::Framing;
-use super::request_fault::{check_request_line, first_fault};
-use super::{BodyLength, FieldError, FieldSpace, FramingError, HeadLimits, MAX_FIELDS, Version, authority};
-use std::mem::MaybeUninit;
+use super::request_fault::{first_fault, has_form};
+use super::tokens::Tokens;
+use super::{BodyLength, FieldError, FieldSpace, FramingError, HeadLimits, MAX_METHOD, Version, authority};
 use thiserror::Error;
 use tidegate_http::Field;
 
@@ -136,30 +136,10 @@ pub fn parse_request<'h, 'b>(
     let rest = buf.get(start..).unwrap_or_default();
     let view = rest.get(..limits.head_size).unwrap_or(rest);
 
-    let mut raw = [const { MaybeUninit::uninit() }; MAX_FIELDS];
-    let slots = raw.get_mut(..limits.field_slots()).unwrap_or_default();
-    let mut request = httparse::Request::new(&mut []);
-    let outcome = request.parse_with_uninit_headers(view, slots);
-    let mut spare = Vec::new();
-    let (len, method, target, minor, headers) = match (outcome, request.method, request.path, request.version)
-    {
-        (Ok(httparse::Status::Complete(len)), Some(method), Some(target), Some(minor)) => {
-            (len, method, target, minor, &*request.headers)
-        }
-        (Err(httparse::Error::Version), Some(method), Some(target), _) => {
-            spare.resize(limits.field_slots(), httparse::EMPTY_HEADER);
-            match later_minor(view, method.len() + 1 + target.len() + 1, &mut spare) {
-                Ok(Some((len, headers))) => (len, method, target, 1, headers),
-                Ok(None) => return unfinished(view, limits, None),
-                Err(error) => return unfinished(view, limits, Some(error)),
-            }
-        }
-        (outcome, ..) => return unfinished(view, limits, outcome.err()),
+    let Some((method, target, version, rest)) = tokens(view, limits, space) else {
+        return unfinished(view, limits);
     };
-    check_request_line(method.as_bytes(), target.as_bytes(), limits)?;
-    space.fill(view.get(..len).unwrap_or(view), headers)?;
 
-    let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
     let mut framing = Framing::default();
     let (mut host, mut expects) = (None, false);
     for field in &space.fields {
@@ -185,7 +165,7 @@ pub fn parse_request<'h, 'b>(
         (false, Some(length)) => BodyLength::Length(length),
     };
     Ok(Some(RequestHead {
-        len: start + len,
+        len: start + view.len() - rest.len(),
         method,
         target,
         version,
@@ -198,27 +178,22 @@ pub fn parse_request<'h, 'b>(
     }))
 }
 
-/// The fields behind a version from 1.2 to 1.9, which is read as the highest that there is (RFC 9110 section 2.5);
-/// `at` is where it begins. `Ok(None)`: more bytes are needed.
-#[cold]
-fn later_minor<'s, 'b>(
+/// Method, target and version of a head without a fault, which has all of its fields in `space` then, and what is behind it.
+#[inline(always)]
+fn tokens<'b>(
     view: &'b [u8],
-    at: usize,
-    headers: &'s mut [httparse::Header<'b>],
-) -> Result<Option<(usize, &'s [httparse::Header<'b>])>, httparse::Error> {
-    const LINE: usize = "HTTP/1.2\r\n".len();
-    let rest = view.get(at..).unwrap_or_default();
-    match rest {
-        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\r', b'\n', fields @ ..] => {
-            Ok(match httparse::parse_headers(fields, headers)? {
-                httparse::Status::Complete((len, headers)) => Some((at + LINE + len, headers)),
-                httparse::Status::Partial => None,
-            })
-        }
-        // Whether what is missing can still make it one, `first_fault` says.
-        _ if rest.len() < LINE => Ok(None),
-        _ => Err(httparse::Error::Version),
+    limits: &HeadLimits,
+    space: &mut FieldSpace<'b>,
+) -> Option<(&'b str, &'b str, Version, &'b [u8])> {
+    let (method, rest) = Tokens(view).token(b" ")?;
+    let (target, rest) = rest.target()?;
+    let is_short = method.len() <= MAX_METHOD && target.len() <= limits.target_size;
+    if !is_short || !has_form(method.as_bytes(), target.as_bytes()) {
+        return None;
     }
+    let (version, rest) = rest.version_line()?;
+    let Tokens(rest) = rest.fields(limits.field_slots(), space)?;
+    Some((method, target, version, rest))
 }
 
 /// Empty lines before a request line that are skipped, as those that some clients send behind a body (RFC 9112 section
@@ -245,23 +220,11 @@ fn request_start(buf: &[u8]) -> Result<Option<usize>, RequestError> {
 
 /// A head that is refused, not complete, or too large to become complete.
 #[cold]
-fn unfinished<T>(
-    view: &[u8],
-    limits: &HeadLimits,
-    refused: Option<httparse::Error>,
-) -> Result<Option<T>, RequestError> {
-    if let Some(fault) = first_fault(view, limits) {
-        return Err(fault);
-    }
-    match refused {
+fn unfinished<T>(view: &[u8], limits: &HeadLimits) -> Result<Option<T>, RequestError> {
+    match first_fault(view, limits) {
+        Some(fault) => Err(fault),
         None if view.len() < limits.head_size => Ok(None),
         None => Err(RequestError::HeadTooLarge),
-        // `first_fault` reads the same grammar, so what it lets pass is not refused above.
-        Some(httparse::Error::TooManyHeaders) => Err(FieldError::TooMany.into()),
-        Some(httparse::Error::Version) => Err(RequestError::InvalidVersion),
-        Some(httparse::Error::HeaderName) => Err(FieldError::InvalidName.into()),
-        Some(httparse::Error::HeaderValue) => Err(FieldError::InvalidValue.into()),
-        Some(_) => Err(RequestError::InvalidTarget),
     }
 }
 

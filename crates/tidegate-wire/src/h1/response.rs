@@ -2,9 +2,9 @@
 //! 502 and discards the backend's connection (FAULTS 15).
 
 use super::framing::Framing;
-use super::response_fault::{first_fault, status_line_end};
-use super::{BodyLength, FieldError, FieldSpace, FramingError, HeadLimits, MAX_FIELDS, Version};
-use std::mem::MaybeUninit;
+use super::response_fault::first_fault;
+use super::tokens::Tokens;
+use super::{BodyLength, FieldError, FieldSpace, FramingError, HeadLimits, Version};
 use thiserror::Error;
 use tidegate_http::Field;
 
@@ -96,39 +96,12 @@ pub fn parse_response<'h, 'b>(
     space: &'h mut FieldSpace<'b>,
     request_method: &str,
 ) -> Result<Option<ResponseHead<'h, 'b>>, ResponseError> {
-    // The tokeniser would skip empty lines, which only a request may have before it.
-    match buf.first() {
-        None => return Ok(None),
-        Some(b'H') => {}
-        Some(_) => return Err(ResponseError::InvalidVersion),
-    }
     let view = buf.get(..limits.head_size).unwrap_or(buf);
-    let mut raw = [const { MaybeUninit::uninit() }; MAX_FIELDS];
-    let slots = raw.get_mut(..limits.field_slots()).unwrap_or_default();
-    let mut response = httparse::Response::new(&mut []);
-    let outcome =
-        httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, view, slots);
-    let mut spare = Vec::new();
-    let (len, status, minor, reason, headers) = match (outcome, response.code, response.version) {
-        (Ok(httparse::Status::Complete(len)), Some(status), Some(minor)) => {
-            (len, status, minor, response.reason.unwrap_or_default(), &*response.headers)
-        }
-        (Err(httparse::Error::Version), ..) => {
-            spare.resize(limits.field_slots(), httparse::EMPTY_HEADER);
-            match later_minor(view, &mut spare) {
-                Ok(Some((len, status, reason, headers))) => (len, status, 1, reason, headers),
-                Ok(None) => return unfinished(view, limits, None),
-                Err(error) => return unfinished(view, limits, Some(error)),
-            }
-        }
-        (outcome, ..) => return unfinished(view, limits, outcome.err()),
+    let Some((version, status, reason, rest)) = tokens(view, limits, space) else {
+        return unfinished(view, limits);
     };
-    if !matches!(status, 100..=599) {
-        return Err(ResponseError::InvalidStatus);
-    }
-    space.fill(view.get(..len).unwrap_or(view), headers)?;
+    let len = view.len() - rest.len();
 
-    let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
     let mut framing = Framing::default();
     for field in &space.fields {
         framing.take(field)?;
@@ -155,25 +128,16 @@ pub fn parse_response<'h, 'b>(
     }))
 }
 
-/// Length, status, reason and fields of a head of version 1.2 to 1.9, which is read as the highest that there is
-/// (RFC 9110 section 2.5). `Ok(None)`: more bytes are needed, or `first_fault` says what is wrong.
-#[cold]
-#[expect(clippy::type_complexity, reason = "what its one caller takes apart at once")]
-fn later_minor<'s, 'b>(
+/// Version, status and reason of a head without a fault, which has all of its fields in `space` then, and what is behind it.
+#[inline(always)]
+fn tokens<'b>(
     view: &'b [u8],
-    headers: &'s mut [httparse::Header<'b>],
-) -> Result<Option<(usize, u16, &'b str, &'s [httparse::Header<'b>])>, httparse::Error> {
-    const CODE: usize = "HTTP/1.2 ".len();
-    let Ok(Some(fields)) = status_line_end(view) else { return Ok(None) };
-    let httparse::Status::Complete((len, headers)) = httparse::parse_headers(fields, headers)? else {
-        return Ok(None);
-    };
-    let at = view.len() - fields.len();
-    let code = view.get(CODE..CODE + 3).unwrap_or_default();
-    let status = code.iter().fold(0, |status, digit| status * 10 + u16::from(digit.wrapping_sub(b'0')));
-    let reason = view.get(CODE + 4..at.saturating_sub(2)).unwrap_or_default();
-    let reason = if reason.is_ascii() { std::str::from_utf8(reason).unwrap_or_default() } else { "" };
-    Ok(Some((at + len, status, reason, headers)))
+    limits: &HeadLimits,
+    space: &mut FieldSpace<'b>,
+) -> Option<(Version, u16, &'b str, &'b [u8])> {
+    let (version, status, reason, rest) = Tokens(view).status_line()?;
+    let Tokens(rest) = rest.fields(limits.field_slots(), space)?;
+    Some((version, status, reason, rest))
 }
 
 /// RFC 9112 section 6.3, rule by rule.
@@ -207,22 +171,10 @@ fn body_of(
 
 /// A head that is refused, not complete, or too large to become complete.
 #[cold]
-fn unfinished<T>(
-    view: &[u8],
-    limits: &HeadLimits,
-    refused: Option<httparse::Error>,
-) -> Result<Option<T>, ResponseError> {
-    if let Some(fault) = first_fault(view, limits) {
-        return Err(fault);
-    }
-    match refused {
+fn unfinished<T>(view: &[u8], limits: &HeadLimits) -> Result<Option<T>, ResponseError> {
+    match first_fault(view, limits) {
+        Some(fault) => Err(fault),
         None if view.len() < limits.head_size => Ok(None),
         None => Err(ResponseError::HeadTooLarge),
-        // `first_fault` reads the same grammar, so what it lets pass is not refused above.
-        Some(httparse::Error::TooManyHeaders) => Err(FieldError::TooMany.into()),
-        Some(httparse::Error::HeaderName) => Err(FieldError::InvalidName.into()),
-        Some(httparse::Error::HeaderValue) => Err(FieldError::InvalidValue.into()),
-        Some(httparse::Error::Version) => Err(ResponseError::InvalidVersion),
-        Some(_) => Err(ResponseError::InvalidStatus),
     }
 }

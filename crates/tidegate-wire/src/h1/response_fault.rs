@@ -1,5 +1,5 @@
-//! What is wrong with a response head, found in byte order (RFC 9112 section 4). Called when the tokeniser
-//! refused a head or has not enough of it. The invariant is that of `request_fault`: what is said of some
+//! What is wrong with a response head, found in byte order (RFC 9112 section 4). Called for a head
+//! that does not read token by token. The invariant is that of `request_fault`: what is said of some
 //! bytes is said of all longer inputs that begin with them.
 
 use super::bytes::is_value;
@@ -15,7 +15,7 @@ pub(super) fn first_fault(head: &[u8], limits: &HeadLimits) -> Option<ResponseEr
 }
 
 /// What follows the status line of any version 1.x. `Ok(None)`: not all there yet.
-pub(super) fn status_line_end(head: &[u8]) -> Result<Option<&[u8]>, ResponseError> {
+fn status_line_end(head: &[u8]) -> Result<Option<&[u8]>, ResponseError> {
     const PREFIX: &[u8] = b"HTTP/";
     if !head.iter().zip(PREFIX).all(|(sent, expected)| sent == expected) {
         return Err(ResponseError::InvalidVersion);
