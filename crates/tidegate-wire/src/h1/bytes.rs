@@ -1,5 +1,8 @@
 //! Byte classes of the grammar (RFC 9110 section 5.6, RFC 3986 section 2). Used by every parser here.
 
+use ascii::{AsAsciiStr, AsciiStr};
+use tidegate_http::words;
+
 const TOKEN: u8 = 1;
 const TARGET: u8 = 2;
 const VALUE: u8 = 4;
@@ -43,7 +46,13 @@ pub(crate) fn is_token(b: u8) -> bool {
 
 /// At least one `tchar`, and nothing else.
 pub(crate) fn is_token_all(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && bytes.iter().all(|b| is_token(*b))
+    !bytes.is_empty() && token_len(bytes) == bytes.len()
+}
+
+/// Bytes of a token that stand at the beginning.
+#[inline]
+pub(crate) fn token_len(bytes: &[u8]) -> usize {
+    len(bytes, words::beside_letters, is_token)
 }
 
 /// A byte of a request target. RFC 3986 has fewer, but browsers send `\ ^ { | }` and the grave accent
@@ -54,10 +63,45 @@ pub(crate) fn is_target(b: u8) -> bool {
     CLASS[usize::from(b)] & TARGET != 0
 }
 
+/// Bytes of a request target that stand at the beginning.
+#[inline]
+pub(crate) fn target_len(bytes: &[u8]) -> usize {
+    let marks = |word| {
+        let angle_brackets = words::equal(word & words::all(!2), b'<');
+        words::below(word, b'#' + 1) | angle_brackets | words::behind_visible(word)
+    };
+    len(bytes, marks, is_target)
+}
+
 /// A byte of a field value: `field-vchar`, space, tab (RFC 9110 section 5.5).
 #[inline]
 pub(crate) fn is_value(b: u8) -> bool {
     CLASS[usize::from(b)] & VALUE != 0
+}
+
+/// Bytes of a field value that stand at the beginning.
+#[inline]
+pub(crate) fn value_len(bytes: &[u8]) -> usize {
+    len(bytes, |word| words::below(word, b' ') | words::equal(word, 0x7f), is_value)
+}
+
+/// Bytes of a class that stand at the beginning. `marks` marks what is not of it, in words, and may mark a few that are, which
+/// are rare: from there on it is looked at byte by byte.
+#[inline(always)]
+fn len(bytes: &[u8], marks: impl Fn(u64) -> u64, is_of_it: impl Fn(u8) -> bool) -> usize {
+    let sure = words::find(bytes, marks);
+    match bytes.get(sure..) {
+        Some(rest @ [first, ..]) if is_of_it(*first) => {
+            sure + rest.iter().position(|byte| !is_of_it(*byte)).unwrap_or(rest.len())
+        }
+        _ => sure,
+    }
+}
+
+/// What is ASCII, as text.
+#[inline]
+pub(crate) fn ascii(bytes: &[u8]) -> Option<&str> {
+    bytes.as_ascii_str().ok().map(AsciiStr::as_str)
 }
 
 /// The others, told without a table.

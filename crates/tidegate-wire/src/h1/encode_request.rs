@@ -5,7 +5,7 @@
 //! [`append_field`](super::append_field) or from our own code.
 
 use super::ConnectionField;
-use super::bytes::{is_target, is_token_all};
+use super::bytes::{is_token_all, target_len};
 use super::encode::push_content_length;
 use super::{MAX_METHOD, authority};
 use thiserror::Error;
@@ -73,7 +73,7 @@ pub fn begin_request(out: &mut Vec<u8>, method: &str, target: &str, host: &str) 
     if method.len() > MAX_METHOD || !is_token_all(method.as_bytes()) {
         return Err(UnsafeRequest::Method);
     }
-    if target.is_empty() || !target.bytes().all(is_target) {
+    if target.is_empty() || target_len(target.as_bytes()) != target.len() {
         return Err(UnsafeRequest::Target);
     }
     if !authority::is_valid(host.as_bytes()) {

@@ -4,7 +4,7 @@
 //! [`first_fault`] reads again, and names the first fault in byte order. So the answer does not depend on how the bytes were
 //! cut into reads.
 
-use super::bytes::{is_control, is_token, is_token_all, is_value, trim};
+use super::bytes::{ascii, is_control, is_token, is_token_all, is_value, trim};
 use thiserror::Error;
 use tidegate_http::words;
 
@@ -93,7 +93,7 @@ fn name_fault(b: u8) -> Option<FieldError> {
 /// Name and trimmed value of one line, given without its CRLF. The line has no fault.
 pub(super) fn split_line(line: &[u8]) -> Option<(&str, &[u8])> {
     let colon = memchr::memchr(b':', line)?;
-    let name = str::from_utf8(line.get(..colon)?).ok()?;
+    let name = ascii(line.get(..colon)?)?;
     Some((name, trim(line.get(colon + 1..)?)))
 }
 

@@ -4,10 +4,9 @@
 //! same head names the fault, or says that there is none so far. Both read one grammar: a head that has come to its empty
 //! line reads here, or has a fault there.
 
-use super::bytes::{is_target, is_token, is_value, trim};
+use super::bytes::{ascii, target_len, token_len, trim, value_len};
 use super::{FieldSpace, Version};
-use ascii::AsAsciiStr;
-use tidegate_http::{Field, words};
+use tidegate_http::Field;
 
 /// The bytes of a head that have not been read.
 #[derive(Clone, Copy)]
@@ -24,23 +23,17 @@ impl<'b> Tokens<'b> {
     /// A token, such as a method or a name, and what ends it. Inlined: calls would cost a short head a tenth of its parse.
     #[inline(always)]
     pub(super) fn token(self, end: &[u8; 1]) -> Option<(&'b str, Tokens<'b>)> {
-        let mut len = words::find(self.0, words::beside_letters);
-        if self.0.get(len) != Some(&end[0]) {
-            len += self.0.get(len..)?.iter().position(|byte| !is_token(*byte))?;
-        }
+        let len = token_len(self.0);
         let (token, rest) = self.split(len, end)?;
-        (!token.is_empty()).then_some((text(token)?, rest))
+        (!token.is_empty()).then_some((ascii(token)?, rest))
     }
 
     /// A request target and its space.
     #[inline]
     pub(super) fn target(self) -> Option<(&'b str, Tokens<'b>)> {
-        let mut len = words::find(self.0, beside_target);
-        if self.0.get(len) == Some(&b'!') {
-            len += self.0.get(len..)?.iter().position(|byte| !is_target(*byte))?;
-        }
+        let len = target_len(self.0);
         let (target, rest) = self.split(len, b" ")?;
-        Some((text(target)?, rest))
+        Some((ascii(target)?, rest))
     }
 
     /// The version that ends a request line. What is later than 1.1 is read as the highest that there is (RFC 9110 section
@@ -74,16 +67,13 @@ impl<'b> Tokens<'b> {
             [b' ', rest @ ..] => Tokens(rest).value()?,
             _ => return None,
         };
-        Some((version(*minor), status, text(reason).unwrap_or_default(), rest))
+        Some((version(*minor), status, ascii(reason).unwrap_or_default(), rest))
     }
 
     /// Bytes of a value as they are, to the end of the line.
     #[inline]
     fn value(self) -> Option<(&'b [u8], Tokens<'b>)> {
-        let mut len = words::find(self.0, beside_value);
-        if self.0.get(len) == Some(&b'\t') {
-            len += self.0.get(len..)?.iter().position(|byte| !is_value(*byte))?;
-        }
+        let len = value_len(self.0);
         self.split(len, b"\r\n")
     }
 
@@ -113,12 +103,6 @@ fn version(minor: u8) -> Version {
     if minor == b'0' { Version::Http10 } else { Version::Http11 }
 }
 
-/// What is ASCII, as text.
-#[inline]
-fn text(bytes: &[u8]) -> Option<&str> {
-    bytes.as_ascii_str().ok().map(|text| text.as_str())
-}
-
 /// A value without the white space at its ends, which most often is one space.
 #[inline]
 fn trimmed(value: &[u8]) -> &[u8] {
@@ -129,21 +113,9 @@ fn trimmed(value: &[u8]) -> &[u8] {
     }
 }
 
-/// Marks what [`is_target`] does not allow, and `!`, which is rare.
-#[inline]
-fn beside_target(word: u64) -> u64 {
-    let angle_brackets = words::equal(word & words::all(!2), b'<');
-    words::below(word, b'#' + 1) | angle_brackets | words::behind_visible(word)
-}
-
-/// Marks what [`is_value`] does not allow, and tabs, which are rare.
-#[inline]
-fn beside_value(word: u64) -> u64 {
-    words::below(word, b' ') | words::equal(word, 0x7f)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::bytes::{is_target, is_token, is_value};
     use super::*;
 
     /// Every byte at every place of a target, a value and a name, among its neighbours.

@@ -9,7 +9,7 @@ use super::field_kind::{FieldKind, Traits};
 use super::hpack::FIELD_OVERHEAD;
 use super::priority::Priority;
 use crate::h1::authority;
-use crate::h1::bytes::{is_target, is_token_all};
+use crate::h1::bytes::{ascii, is_token_all, target_len};
 use crate::h1::framing::content_length;
 use crate::h1::trailers::FORBIDDEN;
 use crate::h1::{FieldSpace, HeadLimits, MAX_FIELDS, MAX_METHOD};
@@ -119,10 +119,12 @@ impl Section {
     /// The request that an event told of.
     pub fn request<'h, 'b>(&'b self, space: &'h mut FieldSpace<'b>) -> RequestHead<'h, 'b> {
         // Looked at once for all; what is refused may hold anything, and is then looked at one by one.
-        let pseudo = std::str::from_utf8(self.values.get(..self.pseudo_end).unwrap_or_default());
+        let pseudo = ascii(self.values.get(..self.pseudo_end).unwrap_or_default());
         let text = |range: Range| match &pseudo {
-            Ok(all) => all.get(range.start as usize..range.end as usize).unwrap_or_else(|| self.text(range)),
-            Err(_) => self.text(range),
+            Some(all) => {
+                all.get(range.start as usize..range.end as usize).unwrap_or_else(|| self.text(range))
+            }
+            None => self.text(range),
         };
         let [method, scheme, authority, path, protocol, _] = self.pseudo;
         let authority = authority.or(self.host).map_or("", text);
@@ -148,7 +150,7 @@ impl Section {
     pub fn fields<'h, 'b>(&'b self, space: &'h mut FieldSpace<'b>) -> Fields<'h> {
         space.clear();
         // Only valid names are kept, and those are ASCII.
-        let names = std::str::from_utf8(&self.names).unwrap_or_default();
+        let names = ascii(&self.names).unwrap_or_default();
         let mut start = 0;
         for span in &self.spans {
             let name = names.get(start..span.name_end as usize).unwrap_or_default();
@@ -392,7 +394,7 @@ impl Section {
         };
         let path = self.pseudo_bytes(PATH).ok_or(Malformed::MissingPseudo)?;
         let suits = match path {
-            [b'/', ..] => path.iter().all(|byte| is_target(*byte)),
+            [b'/', ..] => target_len(path) == path.len(),
             b"*" => is_options,
             _ => false,
         };
