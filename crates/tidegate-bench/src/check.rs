@@ -136,6 +136,11 @@ impl BodyCheck {
         }
     }
 
+    /// Whether bytes have come that are not those of the content at their place: however the body goes on, it is not right.
+    pub fn is_wrong(&self) -> bool {
+        !self.is_equal
+    }
+
     /// Whether the body was as demanded, and its CRC-32 where that was taken.
     pub fn finish(self, expected: &Expectation) -> (bool, Option<u32>) {
         let is_right = self.is_equal
@@ -214,6 +219,8 @@ mod tests {
         for (pieces, right) in table {
             let mut check = expected.begin();
             pieces.iter().for_each(|piece| check.update(&expected, piece));
+            // What is merely not complete may still become right.
+            assert_eq!(check.is_wrong(), !right && *pieces != [b"abc"]);
             let (is_right, crc) = check.finish(&expected);
             assert_eq!((is_right, crc), (right, Some(crc32fast::hash(&pieces.concat()))));
         }

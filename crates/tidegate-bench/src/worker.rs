@@ -11,6 +11,7 @@ mod streams;
 
 pub(crate) use source::Claims;
 
+use crate::check::BodyCheck;
 use crate::clock::{Alarm, monotonic_ns, ns, thread_cpu};
 use crate::connection::{Budget, Channel, Connection, Exchange};
 use crate::http2::Session;
@@ -334,7 +335,8 @@ impl<'s> Worker<'s> {
     /// What is left at the end is counted, and the last interval handed over.
     fn finish(&mut self) {
         self.recorder.fail(Failure::Unsent, self.source.waiting());
-        self.recorder.fail(Failure::Unanswered, self.outstanding);
+        let wrong = self.fail_what_is_wrong(monotonic_ns());
+        self.recorder.fail(Failure::Unanswered, self.outstanding.saturating_sub(wrong));
         self.hand_over(monotonic_ns());
         if !self.digests.is_empty() {
             let _ = self.collector.send(Message::Digests(std::mem::take(&mut self.digests)));
@@ -479,6 +481,40 @@ impl<'s> Worker<'s> {
         });
     }
 
+    /// A request has ended without a complete answer. Where what has come of it, and its status, are not what was expected, that
+    /// is why it failed, whatever became of the rest.
+    fn fail_unanswered(
+        &mut self,
+        exchange: Exchange,
+        came: Option<(&BodyCheck, u16)>,
+        failure: Failure,
+        now: u64,
+    ) {
+        let wrong = came.filter(|(check, _)| check.is_wrong());
+        let failure = if wrong.is_some() { Failure::Check } else { failure };
+        self.recorder.fail(failure, 1);
+        self.keep_failed(exchange.request, failure, wrong.map(|(_, status)| status), now);
+    }
+
+    /// The run is over for what is under way: counts those requests whose answer is known to be wrong, and says how many.
+    /// Over HTTP/2 no content is compared as it comes.
+    fn fail_what_is_wrong(&mut self, now: u64) -> u64 {
+        if self.plan.expectation.content.is_none() {
+            return 0;
+        }
+        let mut count = 0;
+        for key in self.connections.keys().collect::<Vec<_>>() {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            let check = connection.check.take_if(|check| check.is_wrong());
+            if let (Some(check), Some(exchange)) = (check, connection.in_flight.pop_front()) {
+                let came = (&*check, connection.reader.status);
+                self.fail_unanswered(exchange, Some(came), Failure::Check, now);
+                count += 1;
+            }
+        }
+        count
+    }
+
     /// Plans to open a connection in place of one that ended.
     fn rest(&mut self, now: u64) {
         if self.plan.is_once
@@ -508,12 +544,17 @@ impl<'s> Worker<'s> {
 
     /// Ends a connection and everything in flight on it, and plans its successor.
     fn fail(&mut self, key: Key, failure: Failure, now: u64) {
-        let Some(connection) = self.remove(key) else { return };
+        let Some(mut connection) = self.remove(key) else { return };
         connection.channel.reset_on_close();
         let count = connection.under_way() as u64;
         self.outstanding -= count;
-        if let Some(first) = connection.in_flight.front() {
-            self.keep_failed(first.request, failure, None, now);
+        let check = connection.check.take();
+        if let Some(first) = connection.in_flight.pop_front() {
+            let came = check.as_deref().map(|check| (check, connection.reader.status));
+            self.fail_unanswered(first, came, failure, now);
+        }
+        for stream in connection.session.iter_mut().flat_map(|session| session.take_all(|_| true)) {
+            self.fail_unanswered(stream.carried.exchange, None, failure, now);
         }
         if !connection.is_connected {
             self.has_connect_failure = true;
@@ -521,7 +562,7 @@ impl<'s> Worker<'s> {
         if count > 0 {
             self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         }
-        self.recorder.fail(failure, count);
+        self.recorder.fail(failure, connection.in_flight.len() as u64);
         drop(connection);
         self.rest(now);
         self.serve_waiting(now);

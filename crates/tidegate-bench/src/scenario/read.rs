@@ -87,6 +87,7 @@ fn lower(
     let mut reader = Reader {
         diagnostics,
         variables: vec![USER.to_owned()],
+        unknown_data: Vec::new(),
         seed: 0,
         made_up: 0,
         had_mistakes: false,
@@ -109,6 +110,8 @@ const MADE_UP: usize = 256 << 20;
 struct Reader {
     diagnostics: Vec<Diagnostic>,
     variables: Vec<String>,
+    /// Names of `data` with a mistake: which variables they would fill nobody knows.
+    unknown_data: Vec<String>,
     /// For made-up content.
     seed: u64,
     /// Bytes of it so far.
@@ -335,6 +338,8 @@ impl Reader {
     fn template(&mut self, item: &Item, at: Result<usize, &str>, text: &str) -> Template {
         let fault = match Template::parse(text, |name| self.place(name)) {
             Ok(template) => return template,
+            // That is what the mistake in its `data` has cost.
+            Err(TemplateError::Unknown(name)) if self.may_be_of_data(&name) => return Template::default(),
             Err(fault) => fault,
         };
         let diagnostic = match at {
@@ -355,6 +360,12 @@ impl Reader {
         Template::default()
     }
 
+    /// Whether a `data` with a mistake may have been meant to fill this variable.
+    fn may_be_of_data(&self, variable: &str) -> bool {
+        let name = variable.split_once('.').map_or(variable, |(name, _)| name);
+        self.unknown_data.iter().any(|unknown| unknown == name)
+    }
+
     fn data(&mut self, items: &[Item]) -> Vec<DataSet> {
         let mut sets: Vec<DataSet> = Vec::new();
         for item in items.iter().filter(|item| item.name() == "data") {
@@ -364,6 +375,7 @@ impl Reader {
                     item.error_at(0, format!("`data {name}` is there already")),
                     "give it another name",
                 );
+                self.unknown_data.push(name);
                 continue;
             }
             let values: Vec<String> = item.all_texts().into_iter().skip(1).collect();
@@ -376,13 +388,16 @@ impl Reader {
                     Err(fault) => {
                         let message = format!("`data`: {} {fault}", path.display());
                         self.error(item.error_of("file", message), "the first line names the columns");
+                        self.unknown_data.push(name);
                         continue;
                     }
                 },
-                _ if item.has_faults() => continue,
                 _ => {
-                    let help = "write `data tag \"music\" \"art\"`, or `data people file=\"people.csv\"`";
-                    self.error(item.error("`data` needs values or a file, one of the two"), help);
+                    if !item.has_faults() {
+                        let help = "write `data tag \"music\" \"art\"`, or `data people file=\"people.csv\"`";
+                        self.error(item.error("`data` needs values or a file, one of the two"), help);
+                    }
+                    self.unknown_data.push(name);
                     continue;
                 }
             };
