@@ -104,7 +104,7 @@ fn wrong_bytes_count_though_a_download_does_not_end() {
     let folder = Folder::new();
     let copy = folder.write("copy", vec![b'x'; 1_000]);
     type End = fn(&mut TcpStream);
-    let stays: End = |stream| drop(request(stream));
+    let stays: End = |stream| assert!(!request(stream));
     let cases: [(&str, End, [&str; 2], &str); 4] = [
         ("xxy", stays, ["-t", "300ms"], "check"),
         ("xxy", |_| {}, ["--timeout", "10s"], "check"),
