@@ -51,15 +51,17 @@ fn holds_all<'a>(present: &[Seen], wanted: impl IntoIterator<Item = &'a Seen>) -
     wanted.into_iter().all(|path| present.contains(path))
 }
 
-/// Whether processes that may read the one may read the other: what lies in a folder that they may read, and that is the same
-/// still, goes with it. Where a link leads to is wanted as well, beside the link.
+/// Whether processes that may read the one may read the other: what is new in a folder that they may read, and that is the same
+/// still, goes with it. Where a link leads to is wanted as well, beside the link. What was there and is another one now is opened by
+/// other processes, which find what it leads to.
 fn reads_all(present: &[Seen], wanted: &[Seen]) -> bool {
+    let known: HashSet<&Path> = present.iter().map(|(path, _)| path.as_path()).collect();
     let present: HashSet<&Seen> = present.iter().collect();
     let held = wanted.iter().filter(|seen| present.contains(seen));
     let held: HashSet<&Path> = held.map(|(path, _)| path.as_path()).collect();
-    let is_held =
-        |path: &Path| held.contains(path) || path.parent().is_some_and(|folder| held.contains(folder));
-    wanted.iter().all(|(path, _)| is_held(path))
+    let is_new =
+        |path: &Path| !known.contains(path) && path.parent().is_some_and(|folder| held.contains(folder));
+    wanted.iter().all(|(path, _)| held.contains(path.as_path()) || is_new(path))
 }
 
 impl Layout {
@@ -233,7 +235,9 @@ mod tests {
                 .for_each(|seen| seen.1 = Some((1, 9)));
             Layout { readable: Some(readable), ..one.clone() }
         };
-        assert!(one.suits(&replaced("/w/a")) && !one.suits(&replaced("/w")), "the folder is another one");
+        assert!(!one.suits(&replaced("/w/a")) && !one.suits(&replaced("/w")), "it is another one");
+        let elsewhere = vec![("/w".into(), Some((1, 9))), ("/w/b".into(), Some((1, 2)))];
+        assert!(!one.suits(&Layout { readable: Some(elsewhere), ..one.clone() }), "so is the folder");
         let caches = |there| Layout { caches: vec![("/c".into(), there)], ..layout(2, &["/a"]) };
         assert!(caches(Some((1, 2))).suits(&layout(2, &["/a"])), "one that is not needed any more");
         assert!(caches(None).suits(&caches(None)) && !layout(2, &["/a"]).suits(&caches(Some((1, 2)))));
