@@ -358,9 +358,10 @@ fn notes(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Vec<String> {
         let over = Duration::from_nanos(outcome.elapsed).saturating_sub(time);
         if over > Duration::from_millis(100) {
             notes.push(format!(
-                "the last answer came {} after the end of --time; --grace waits {} for those that are outstanding",
+                "the last answer came {} after the end of --time; --grace waits {} for those that are outstanding{}",
                 show_duration(over),
-                show_duration(plan.drain)
+                show_duration(plan.drain),
+                slow_clients(plan).map_or(String::new(), |slow| format!("; {slow}"))
             ));
         }
     }

@@ -336,10 +336,10 @@ impl Reader {
 
     /// A template, of an argument or of a property.
     fn template(&mut self, item: &Item, at: Result<usize, &str>, text: &str) -> Template {
-        let fault = match Template::parse(text, |name| self.place(name)) {
+        // What a mistake in its `data` has cost is no mistake of its own: any place will do.
+        let place = |name: &str| self.place(name).or(self.may_be_of_data(name).then_some(0));
+        let fault = match Template::parse(text, place) {
             Ok(template) => return template,
-            // That is what the mistake in its `data` has cost.
-            Err(TemplateError::Unknown(name)) if self.may_be_of_data(&name) => return Template::default(),
             Err(fault) => fault,
         };
         let diagnostic = match at {
@@ -387,7 +387,13 @@ impl Reader {
                     }
                     Err(fault) => {
                         let message = format!("`data`: {} {fault}", path.display());
-                        self.error(item.error_of("file", message), "the first line names the columns");
+                        let help = match path.is_file() {
+                            true => "the first line names the columns, and each line has a value for each",
+                            false => {
+                                "name a file of comma-separated values; its path counts from the scenario"
+                            }
+                        };
+                        self.error(item.error_of("file", message), help);
                         self.unknown_data.push(name);
                         continue;
                     }

@@ -5,6 +5,7 @@ use super::clock::Clock;
 use super::data::{DataSet, Draw};
 use super::engine::is_known;
 use super::record::FailedOperation;
+use super::template::is_of_field;
 use super::{Load, Scenario, Step, USER};
 use crate::random::Random;
 use std::collections::VecDeque;
@@ -227,7 +228,7 @@ impl Cookies {
         }
         // Who says both means `Max-Age` (RFC 6265 section 5.3).
         let is_over = lives.map_or(is_past, |lives| !lives);
-        let is_printable = |text: &[u8]| text.iter().all(|byte| (0x20..0x7f).contains(byte) || *byte >= 0x80);
+        let is_printable = |text: &[u8]| text.iter().all(|byte| is_of_field(*byte));
         if name.is_empty() || line.len() > COOKIE_SIZE || !is_printable(name) || !is_printable(value) {
             return;
         }
@@ -379,14 +380,15 @@ mod tests {
     fn cookies_are_bytes() {
         let mut cookies = Cookies::default();
         cookies.set(b" name\xe9 = \xffv\xc3=\xa4 ; Path=/d\xe9", "/");
-        cookies.set(b"of=\x80; path=/; Max-Age=\xff", "/x");
+        cookies.set(b"of=\x80\t.; path=/; Max-Age=\xff", "/x");
+        cookies.set(b"not=\x7f", "/x");
         let mut out = Vec::new();
         cookies.write(&mut out, "/");
-        assert_eq!(out, b"Cookie: of=\x80\r\n");
+        assert_eq!(out, b"Cookie: of=\x80\t.\r\n");
         cookies.held[0].2 = (*b"/").into();
         out.clear();
         cookies.write(&mut out, "/");
-        assert_eq!(out, b"Cookie: name\xe9=\xffv\xc3=\xa4; of=\x80\r\n");
+        assert_eq!(out, b"Cookie: name\xe9=\xffv\xc3=\xa4; of=\x80\t.\r\n");
     }
 
     #[test]

@@ -164,6 +164,8 @@ fn a_mistake_in_data_is_told_once() {
         let told = mistakes(data);
         assert!(told.len() == 1 && told[0].contains(part), "{data}: {told:?}");
     }
+    let told = mistakes("data d file=\"none.csv\"\nop c { get \"/{d.a}/{other}\" }");
+    assert!(told.iter().any(|told| told.contains("`{other}` is filled by nothing")), "{told:?}");
     // What no `data` with a mistake can be meant to fill is a mistake of its own.
     let told = mistakes("data e file=\"none.csv\"");
     assert_eq!(told.iter().filter(|told| told.contains("is filled by nothing")).count(), 5, "{told:?}");
