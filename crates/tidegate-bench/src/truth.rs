@@ -186,6 +186,9 @@ fn slow_clients_are_told_of() {
     let notes = judge(&writers, &outcome, &outcome.totals(), &[]).notes;
     assert!(notes[0].contains("33.3 % of the connections send 10.0 KiB/s"), "{notes:?}");
 
+    let none = Plan { slow_readers: Some(Pace { share: 0.0, ..pace }), ..plan(Load::Closed, 4) };
+    assert!(judge(&none, &outcome, &outcome.totals(), &[]).notes[0].contains("each stall"));
+
     let open = Load::Open { rate: 500.0, arrivals: Arrivals::Constant };
     let outcome = Outcome { interval: SECOND, ..open_loop(fixed, 500.0, 2, 30) };
     let mut totals = outcome.totals();

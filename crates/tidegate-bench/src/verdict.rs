@@ -425,7 +425,7 @@ fn show_option(time: Duration) -> String {
 fn slow_clients(plan: &Plan) -> Option<String> {
     let kinds = [(plan.slow_readers, "read"), (plan.slow_writers, "send")];
     let shown = |(pace, verb): (Option<Pace>, &str)| {
-        let Pace { rate, share } = pace?;
+        let Pace { rate, share } = pace.filter(|pace| pace.share > 0.0)?;
         let percent = (share * 1000.0).round() / 10.0;
         Some(format!("{percent} % of the connections {verb} {}/s", show_bytes(rate as f64)))
     };

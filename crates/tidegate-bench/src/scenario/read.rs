@@ -8,6 +8,7 @@ use super::template::{Template, TemplateError};
 use super::{
     Body, Client, Counted, Expect, Operation, Part, Pick, Scenario, Step, Take, TakeFrom, USER, Upload,
 };
+use crate::quantity::show_bytes;
 use crate::random::Random;
 use crate::target::Url;
 use regex::bytes::RegexBuilder;
@@ -381,7 +382,7 @@ impl Reader {
             let values: Vec<String> = item.all_texts().into_iter().skip(1).collect();
             let (columns, rows) = match (item.path_of("file"), values.is_empty()) {
                 (None, false) => (vec![name.clone()], values.into_iter().map(|value| vec![value]).collect()),
-                (Some(path), true) => match csv(&path) {
+                (Some(path), true) => match text_of_file(&path, DATA_SIZE).and_then(|text| read_csv(&text)) {
                     Ok((columns, rows)) => {
                         (columns.iter().map(|column| format!("{name}.{column}")).collect(), rows)
                     }
@@ -441,14 +442,18 @@ impl Reader {
     }
 }
 
-/// A table of a file.
-fn csv(path: &Path) -> Result<(Vec<String>, Vec<Vec<String>>), String> {
-    let size = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?.len();
-    if size > DATA_SIZE {
-        return Err(format!("is larger than {} MiB", DATA_SIZE >> 20));
+/// The text of a file that a scenario names, of a regular one alone: a pipe or a device may never end. The error is a sentence
+/// without its beginning.
+fn text_of_file(path: &Path, most: u64) -> Result<String, String> {
+    let cannot = |error: std::io::Error| format!("cannot be read: {error}");
+    let about = std::fs::metadata(path).map_err(cannot)?;
+    if !about.is_file() {
+        return Err("is no file".to_owned());
     }
-    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
-    read_csv(&text)
+    if about.len() > most {
+        return Err(format!("is larger than {}", show_bytes(most as f64)));
+    }
+    std::fs::read_to_string(path).map_err(cannot)
 }
 
 impl Client {

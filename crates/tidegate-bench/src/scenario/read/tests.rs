@@ -156,6 +156,8 @@ fn a_mistake_in_data_is_told_once() {
     for (data, part) in [
         ("data d file=\"none.csv\"", "none.csv cannot be read"),
         ("data d file=\"short.csv\"", "1 values in row 2"),
+        ("data d file=\".\"", "is no file"),
+        ("data d file=\"/dev/zero\"", "/dev/zero is no file"),
         ("data d", "needs values or a file"),
         ("data d \"x\" file=\"sound.csv\"", "needs values or a file"),
         ("data d file=\"sound.csv\"\ndata d file=\"short.csv\"", "is there already"),
@@ -166,6 +168,15 @@ fn a_mistake_in_data_is_told_once() {
     }
     let told = mistakes("data d file=\"none.csv\"\nop c { get \"/{d.a}/{other}\" }");
     assert!(told.iter().any(|told| told.contains("`{other}` is filled by nothing")), "{told:?}");
+    // What follows a value that is wrong does not take its place.
+    let calls = "op c { get \"/\" { call \"f g\" v; check \"g h\"; header \"a b\" \"v\"; take \"a b\" optional css=\"a\" } }";
+    let told = mistakes(&format!("data d \"x\"\ndata \"1 2\" \"x\" \"y\"\n{calls}"));
+    let others = ["is filled by nothing", "stands beside"];
+    let told: Vec<_> = told.iter().filter(|told| !others.iter().any(|other| told.contains(other))).collect();
+    assert!(
+        told.len() == 5 && told.iter().all(|told| told.contains("is no name that can stand here")),
+        "{told:?}"
+    );
     // What no `data` with a mistake can be meant to fill is a mistake of its own.
     let told = mistakes("data e file=\"none.csv\"");
     assert_eq!(told.iter().filter(|told| told.contains("is filled by nothing")).count(), 5, "{told:?}");
