@@ -202,11 +202,17 @@ impl User {
     }
 }
 
+/// A cookie: bytes, of which none is changed (RFC 6265 section 5.4).
+struct Cookie {
+    name: Box<[u8]>,
+    value: Box<[u8]>,
+    path: Box<[u8]>,
+}
+
 /// The cookies of one user for the one site that there is (RFC 6265); domains and times are not looked at, but for the past.
 #[derive(Default)]
 pub(super) struct Cookies {
-    /// Name, value, path: bytes, of which none is changed (section 5.4).
-    held: Vec<(Box<[u8]>, Box<[u8]>, Box<[u8]>)>,
+    held: Vec<Cookie>,
 }
 
 impl Cookies {
@@ -232,16 +238,16 @@ impl Cookies {
         if name.is_empty() || line.len() > COOKIE_SIZE || !is_printable(name) || !is_printable(value) {
             return;
         }
-        self.held.retain(|(known, _, of)| **known != *name || **of != *path);
+        self.held.retain(|known| *known.name != *name || *known.path != *path);
         if !is_over && self.held.len() < COOKIES {
-            self.held.push((name.into(), value.into(), path.into()));
+            self.held.push(Cookie { name: name.into(), value: value.into(), path: path.into() });
         }
     }
 
     /// Appends the field line of a request for `path`.
     pub fn write(&self, out: &mut Vec<u8>, path: &str) {
         let mut is_first = true;
-        for (name, value, of) in &self.held {
+        for Cookie { name, value, path: of } in &self.held {
             let is_below = path
                 .as_bytes()
                 .strip_prefix(&**of)
@@ -385,7 +391,7 @@ mod tests {
         let mut out = Vec::new();
         cookies.write(&mut out, "/");
         assert_eq!(out, b"Cookie: of=\x80\t.\r\n");
-        cookies.held[0].2 = (*b"/").into();
+        cookies.held[0].path = (*b"/").into();
         out.clear();
         cookies.write(&mut out, "/");
         assert_eq!(out, b"Cookie: name\xe9=\xffv\xc3=\xa4; of=\x80\t.\r\n");
