@@ -104,6 +104,7 @@ impl Expectation {
             window: Vec::new(),
             position: 0,
             is_equal: true,
+            is_counted: false,
         }
     }
 }
@@ -115,6 +116,8 @@ pub(crate) struct BodyCheck {
     window: Vec<u8>,
     position: usize,
     is_equal: bool,
+    /// It is wrong, and that has been counted.
+    pub is_counted: bool,
 }
 
 impl BodyCheck {

@@ -335,8 +335,9 @@ impl<'s> Worker<'s> {
     /// What is left at the end is counted, and the last interval handed over.
     fn finish(&mut self) {
         self.recorder.fail(Failure::Unsent, self.source.waiting());
-        let wrong = self.fail_what_is_wrong(monotonic_ns());
-        self.recorder.fail(Failure::Unanswered, self.outstanding.saturating_sub(wrong));
+        let checks = self.connections.keys().filter_map(|key| self.connections.get(key)?.check.as_ref());
+        let counted = checks.filter(|check| check.is_counted).count() as u64;
+        self.recorder.fail(Failure::Unanswered, self.outstanding.saturating_sub(counted));
         self.hand_over(monotonic_ns());
         if !self.digests.is_empty() {
             let _ = self.collector.send(Message::Digests(std::mem::take(&mut self.digests)));
@@ -481,38 +482,12 @@ impl<'s> Worker<'s> {
         });
     }
 
-    /// A request has ended without a complete answer. Where what has come of it, and its status, are not what was expected, that
-    /// is why it failed, whatever became of the rest.
-    fn fail_unanswered(
-        &mut self,
-        exchange: Exchange,
-        came: Option<(&BodyCheck, u16)>,
-        failure: Failure,
-        now: u64,
-    ) {
-        let wrong = came.filter(|(check, _)| check.is_wrong());
-        let failure = if wrong.is_some() { Failure::Check } else { failure };
-        self.recorder.fail(failure, 1);
-        self.keep_failed(exchange.request, failure, wrong.map(|(_, status)| status), now);
-    }
-
-    /// The run is over for what is under way: counts those requests whose answer is known to be wrong, and says how many.
-    /// Over HTTP/2 no content is compared as it comes.
-    fn fail_what_is_wrong(&mut self, now: u64) -> u64 {
-        if self.plan.expectation.content.is_none() {
-            return 0;
+    /// A request has ended without a complete answer. One whose answer was wrong before that has been counted.
+    fn fail_unanswered(&mut self, exchange: Exchange, check: Option<&BodyCheck>, failure: Failure, now: u64) {
+        if !check.is_some_and(|check| check.is_counted) {
+            self.recorder.fail(failure, 1);
+            self.keep_failed(exchange.request, failure, None, now);
         }
-        let mut count = 0;
-        for key in self.connections.keys().collect::<Vec<_>>() {
-            let Some(connection) = self.connections.get_mut(key) else { continue };
-            let check = connection.check.take_if(|check| check.is_wrong());
-            if let (Some(check), Some(exchange)) = (check, connection.in_flight.pop_front()) {
-                let came = (&*check, connection.reader.status);
-                self.fail_unanswered(exchange, Some(came), Failure::Check, now);
-                count += 1;
-            }
-        }
-        count
     }
 
     /// Plans to open a connection in place of one that ended.
@@ -550,8 +525,7 @@ impl<'s> Worker<'s> {
         self.outstanding -= count;
         let check = connection.check.take();
         if let Some(first) = connection.in_flight.pop_front() {
-            let came = check.as_deref().map(|check| (check, connection.reader.status));
-            self.fail_unanswered(first, came, failure, now);
+            self.fail_unanswered(first, check.as_deref(), failure, now);
         }
         for stream in connection.session.iter_mut().flat_map(|session| session.take_all(|_| true)) {
             self.fail_unanswered(stream.carried.exchange, None, failure, now);

@@ -96,6 +96,7 @@ fn downloads_are_paced_and_checked() {
     ];
     let outcome = bench(&run);
     assert_eq!(outcome.json()["errors"]["check"], 5);
+    assert_eq!((&outcome.json()["requests"], &outcome.json()["answered"]), (&5.into(), &5.into()));
 }
 
 /// Bytes that are known to be wrong are so whatever becomes of the rest.
@@ -125,6 +126,7 @@ fn wrong_bytes_count_though_a_download_does_not_end() {
         if failure == "check" {
             let first = &report["first_failed"][0];
             assert_eq!((&first["failure"], &first["status"]), (&"check".into(), &200.into()), "{first}");
+            assert!(first["answer"].as_str().is_some_and(|answer| answer.ends_with("xxy")), "{first}");
         }
     }
 }
