@@ -104,6 +104,7 @@ impl Expectation {
             window: Vec::new(),
             position: 0,
             is_equal: true,
+            is_counted: false,
         }
     }
 }
@@ -115,6 +116,8 @@ pub(crate) struct BodyCheck {
     window: Vec<u8>,
     position: usize,
     is_equal: bool,
+    /// It is wrong, and that has been counted.
+    pub is_counted: bool,
 }
 
 impl BodyCheck {
@@ -134,6 +137,11 @@ impl BodyCheck {
             let room = REGEX_WINDOW.saturating_sub(self.window.len()).min(data.len());
             self.window.extend_from_slice(data.get(..room).unwrap_or_default());
         }
+    }
+
+    /// Whether bytes have come that are not those of the content at their place: however the body goes on, it is not right.
+    pub fn is_wrong(&self) -> bool {
+        !self.is_equal
     }
 
     /// Whether the body was as demanded, and its CRC-32 where that was taken.
@@ -214,6 +222,8 @@ mod tests {
         for (pieces, right) in table {
             let mut check = expected.begin();
             pieces.iter().for_each(|piece| check.update(&expected, piece));
+            // What is merely not complete may still become right.
+            assert_eq!(check.is_wrong(), !right && *pieces != [b"abc"]);
             let (is_right, crc) = check.finish(&expected);
             assert_eq!((is_right, crc), (right, Some(crc32fast::hash(&pieces.concat()))));
         }

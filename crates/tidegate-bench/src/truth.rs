@@ -1,7 +1,7 @@
 //! Whether the generator tells the truth: schedules, queues and records against servers of known delays, on a
 //! virtual clock. The expected percentiles are computed from the delays, not by the recorder.
 
-use crate::plan::{Load, Plan};
+use crate::plan::{Load, Pace, Plan};
 use crate::record::{Recorder, Stamps};
 use crate::request::{Description, Mix};
 use crate::run::{Ending, Interval, Outcome, Totals};
@@ -170,6 +170,37 @@ fn a_closed_loop_hides_the_stall_and_the_report_says_so() {
         .clone_correct((4.0 / (totals.counts.answered as f64 / outcome.seconds()) * 1e9) as u64);
     let told = corrected.value_at_percentile(99.0) as f64 / 1e9;
     assert!((0.8..1.0).contains(&told), "{told}");
+}
+
+/// What connections take that were asked to be slow is not put down to the server.
+#[test]
+fn slow_clients_are_told_of() {
+    let outcome = closed_loop(stalling, 4, 100);
+    let pace = Pace { rate: 10 << 10, share: 0.25 };
+    let slow = |plan: Plan| Plan { slow_readers: Some(pace), ..plan };
+    let slow_readers = "25 % of the connections read 10.0 KiB/s, as was asked for";
+    let notes = judge(&slow(plan(Load::Closed, 4)), &outcome, &outcome.totals(), &[]).notes;
+    assert!(notes.len() == 1 && notes[0].contains(slow_readers), "{notes:?}");
+    assert!(!notes[0].contains("each stall"), "{notes:?}");
+    let writers = Plan { slow_writers: Some(Pace { share: 1.0 / 3.0, ..pace }), ..plan(Load::Closed, 4) };
+    let notes = judge(&writers, &outcome, &outcome.totals(), &[]).notes;
+    assert!(notes[0].contains("33.3 % of the connections send 10.0 KiB/s"), "{notes:?}");
+
+    let none = Plan { slow_readers: Some(Pace { share: 0.0, ..pace }), ..plan(Load::Closed, 4) };
+    assert!(judge(&none, &outcome, &outcome.totals(), &[]).notes[0].contains("each stall"));
+
+    let open = Load::Open { rate: 500.0, arrivals: Arrivals::Constant };
+    let outcome = Outcome { interval: SECOND, ..open_loop(fixed, 500.0, 2, 30) };
+    let mut totals = outcome.totals();
+    totals.counts.queued = 7;
+    let judged = |plan: &Plan| judge(plan, &outcome, &totals, &[]);
+    let said = |plan: Plan| {
+        let judgement = judged(&plan);
+        let rate = judgement.reasons.into_iter().find(|reason| reason.contains("the rate was not reached"));
+        [rate, judgement.notes.into_iter().find(|note| note.contains("7 arrivals"))].map(Option::unwrap)
+    };
+    assert!(said(slow(plan(open, 2))).iter().all(|sentence| sentence.contains(slow_readers)));
+    assert!(said(plan(open, 2)).iter().all(|sentence| !sentence.contains("as was asked for")));
 }
 
 #[test]

@@ -5,8 +5,8 @@
 //! wrong is a FAIL, whether a target names it or not: requests that fail, rates that are not reached, bodies that
 //! differ, connections that are dropped.
 
-use crate::plan::{Load, Plan};
-use crate::quantity::{self, show_duration};
+use crate::plan::{Load, Pace, Plan};
+use crate::quantity::{self, show_bytes, show_duration};
 use crate::record::{Counts, Failure};
 use crate::run::{Ending, Outcome, Totals};
 use crate::statistics::warmup_length;
@@ -311,7 +311,8 @@ fn missed_by_itself(plan: &Plan, outcome: &Outcome, totals: &Totals, targets: &[
             missed.push(format!("{unsent} of {} requests were due and could not be sent", counts.requests));
         } else if let Some(reached) = outcome.rate_not_reached(rate, REACHED) {
             missed.push(format!(
-                "the rate was not reached: {reached:.1} answers/s of {rate} asked for, though nothing failed"
+                "the rate was not reached: {reached:.1} answers/s of {rate} asked for, though nothing failed{}",
+                slow_clients(plan).map_or(String::new(), |slow| format!("; {slow}, and keep their connections for longer"))
             ));
         }
     }
@@ -357,16 +358,19 @@ fn notes(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Vec<String> {
         let over = Duration::from_nanos(outcome.elapsed).saturating_sub(time);
         if over > Duration::from_millis(100) {
             notes.push(format!(
-                "the last answer came {} after the end of --time; --grace waits {} for those that are outstanding",
+                "the last answer came {} after the end of --time; --grace waits {} for those that are outstanding{}",
                 show_duration(over),
-                show_duration(plan.drain)
+                show_duration(plan.drain),
+                slow_clients(plan).map_or(String::new(), |slow| format!("; {slow}"))
             ));
         }
     }
     if totals.counts.queued > 0 {
         notes.push(format!(
-            "{} arrivals found all {} connections busy and waited for one; the wait counts as response time",
-            totals.counts.queued, plan.connections
+            "{} arrivals found all {} connections busy and waited for one; the wait counts as response time{}",
+            totals.counts.queued,
+            plan.connections,
+            slow_clients(plan).map_or(String::new(), |slow| format!("; {slow}, and keep theirs for longer"))
         ));
     }
     notes
@@ -417,6 +421,18 @@ fn show_option(time: Duration) -> String {
     if time.subsec_millis() == 0 { format!("{}s", time.as_secs()) } else { format!("{}ms", time.as_millis()) }
 }
 
+/// The connections that were asked to be slow, where there are any: what takes them long is not the server.
+fn slow_clients(plan: &Plan) -> Option<String> {
+    let kinds = [(plan.slow_readers, "read"), (plan.slow_writers, "send")];
+    let shown = |(pace, verb): (Option<Pace>, &str)| {
+        let Pace { rate, share } = pace.filter(|pace| pace.share > 0.0)?;
+        let percent = (share * 1000.0).round() / 10.0;
+        Some(format!("{percent} % of the connections {verb} {}/s", show_bytes(rate as f64)))
+    };
+    let slow: Vec<String> = kinds.into_iter().filter_map(shown).collect();
+    (!slow.is_empty()).then(|| format!("{}, as was asked for", slow.join(" and ")))
+}
+
 /// A closed loop stops asking while the server stands still, so a stall counts once per connection and no
 /// percentile shows it (coordinated omission). Says so where it matters, with what the open loop would show.
 fn hidden_stall(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Option<String> {
@@ -426,6 +442,14 @@ fn hidden_stall(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Option<Strin
     let (longest, typical) = (totals.response.max(), totals.response.percentile(99.0));
     if longest < Duration::from_millis(50) || longest < typical * 10 {
         return None;
+    }
+    if let Some(slow) = slow_clients(plan) {
+        return Some(format!(
+            "the longest answer took {}, and p99 is {}: {slow}, and their times are among these. Whether the server stood still \
+             in between shows only without them",
+            show_duration(longest),
+            show_duration(typical),
+        ));
     }
     let rate = totals.counts.answered as f64 / outcome.seconds().max(1e-9);
     let per_connection = f64::from(plan.connections) / rate.max(1e-9);

@@ -11,6 +11,7 @@ mod streams;
 
 pub(crate) use source::Claims;
 
+use crate::check::BodyCheck;
 use crate::clock::{Alarm, monotonic_ns, ns, thread_cpu};
 use crate::connection::{Budget, Channel, Connection, Exchange};
 use crate::http2::Session;
@@ -334,7 +335,9 @@ impl<'s> Worker<'s> {
     /// What is left at the end is counted, and the last interval handed over.
     fn finish(&mut self) {
         self.recorder.fail(Failure::Unsent, self.source.waiting());
-        self.recorder.fail(Failure::Unanswered, self.outstanding);
+        let checks = self.connections.keys().filter_map(|key| self.connections.get(key)?.check.as_ref());
+        let counted = checks.filter(|check| check.is_counted).count() as u64;
+        self.recorder.fail(Failure::Unanswered, self.outstanding.saturating_sub(counted));
         self.hand_over(monotonic_ns());
         if !self.digests.is_empty() {
             let _ = self.collector.send(Message::Digests(std::mem::take(&mut self.digests)));
@@ -479,6 +482,14 @@ impl<'s> Worker<'s> {
         });
     }
 
+    /// A request has ended without a complete answer. One whose answer was wrong before that has been counted.
+    fn fail_unanswered(&mut self, exchange: Exchange, check: Option<&BodyCheck>, failure: Failure, now: u64) {
+        if !check.is_some_and(|check| check.is_counted) {
+            self.recorder.fail(failure, 1);
+            self.keep_failed(exchange.request, failure, None, now);
+        }
+    }
+
     /// Plans to open a connection in place of one that ended.
     fn rest(&mut self, now: u64) {
         if self.plan.is_once
@@ -508,12 +519,16 @@ impl<'s> Worker<'s> {
 
     /// Ends a connection and everything in flight on it, and plans its successor.
     fn fail(&mut self, key: Key, failure: Failure, now: u64) {
-        let Some(connection) = self.remove(key) else { return };
+        let Some(mut connection) = self.remove(key) else { return };
         connection.channel.reset_on_close();
         let count = connection.under_way() as u64;
         self.outstanding -= count;
-        if let Some(first) = connection.in_flight.front() {
-            self.keep_failed(first.request, failure, None, now);
+        let check = connection.check.take();
+        if let Some(first) = connection.in_flight.pop_front() {
+            self.fail_unanswered(first, check.as_deref(), failure, now);
+        }
+        for stream in connection.session.iter_mut().flat_map(|session| session.take_all(|_| true)) {
+            self.fail_unanswered(stream.carried.exchange, None, failure, now);
         }
         if !connection.is_connected {
             self.has_connect_failure = true;
@@ -521,7 +536,7 @@ impl<'s> Worker<'s> {
         if count > 0 {
             self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         }
-        self.recorder.fail(failure, count);
+        self.recorder.fail(failure, connection.in_flight.len() as u64);
         drop(connection);
         self.rest(now);
         self.serve_waiting(now);

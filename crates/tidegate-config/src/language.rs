@@ -4,7 +4,7 @@
 //! A language is a table of directives. [`read`] checks a text against it and gives typed items; what they mean is the
 //! owner's. Includes, inheritance and the hints for words of other servers are for the settings alone.
 
-use crate::check::{Checker, File};
+use crate::check::{Checker, File, Placed};
 use crate::diagnostic::Diagnostic;
 use crate::directive::{Context, Directive};
 use crate::environment::Environment;
@@ -116,27 +116,37 @@ impl Item {
 
     /// The argument at a place as a text, a word or a path included.
     pub fn text(&self, argument: usize) -> Option<String> {
-        text(&self.arguments.get(argument)?.value)
+        text(&self.argument(argument)?.value)
     }
 
-    /// All arguments that are texts.
+    /// All arguments that are texts, up to one that was wrong.
     pub fn all_texts(&self) -> Vec<String> {
-        self.texts()
+        let in_place = self.arguments.iter().take(self.in_place);
+        let texts = in_place.filter_map(|placed| match &placed.value {
+            Value::Text(text) => Some(text.clone()),
+            _ => None,
+        });
+        texts.collect()
+    }
+
+    /// The argument at a place of the table, where those before it are right.
+    fn argument(&self, argument: usize) -> Option<&Placed> {
+        self.arguments.get(argument).filter(|_| argument < self.in_place)
     }
 
     /// The argument at a place as a number: of a size the bytes, of a share millionths.
     pub fn number(&self, argument: usize) -> Option<u64> {
-        number(&self.arguments.get(argument)?.value)
+        number(&self.argument(argument)?.value)
     }
 
     /// The argument at a place as a time.
     pub fn duration(&self, argument: usize) -> Option<Duration> {
-        duration(&self.arguments.get(argument)?.value)
+        duration(&self.argument(argument)?.value)
     }
 
     /// The argument at a place as a rate: so many a second.
     pub fn rate(&self, argument: usize) -> Option<f64> {
-        match self.arguments.get(argument)?.value {
+        match self.argument(argument)?.value {
             Value::Rate(count, time) => Some(count.get() as f64 / time.as_secs_f64()),
             _ => None,
         }

@@ -153,7 +153,9 @@ fn value(kind: Kind, words: &[&str]) -> Value {
             { "type": "string", "pattern": "^[0-9]{1,12}(\\.[0-9]{1,6})?$" },
         ] }),
         Kind::Rate => {
-            json!({ "type": "string", "pattern": format!("^0*({})/[smhd]$", numbers(1, crate::value::RATE_MOST)) })
+            let whole = numbers(1, crate::value::RATE_MOST);
+            let below_one = "0+\\.([1-9][0-9]{0,2}|0[1-9][0-9]?|00[1-9])";
+            json!({ "type": "string", "pattern": format!("^(0*({whole})(\\.[0-9]{{1,3}})?|{below_one})/[smhd]$") })
         }
         Kind::Share => {
             json!({ "type": "string", "pattern": "^(100(\\.0{1,4})?|[1-9]?[0-9](\\.[0-9]{1,4})?)%$" })
@@ -316,7 +318,8 @@ mod tests {
                 }
                 Kind::Rate => {
                     let unit = ["s", "m", "h", "d", "ms", "min", ""][unit];
-                    json!(format!("{}/{unit}", within(1, value::RATE_MOST)))
+                    let fraction = ["", ".5", ".005", ".0005", ".000", "."][(any >> 8) as usize % 6];
+                    json!(format!("{}{fraction}/{unit}", within(0, value::RATE_MOST)))
                 }
                 Kind::Share => {
                     let fraction = ["", ".5", ".0001", ".00001", "."][unit % 5];

@@ -85,6 +85,9 @@ async fn answer(request: Request<RecvStream>, mut respond: server::SendResponse<
         "/999" => {
             let _ = respond.send_response(Response::builder().status(999).body(()).unwrap(), true);
         }
+        "/unchanged" => {
+            let _ = respond.send_response(Response::builder().status(304).body(()).unwrap(), true);
+        }
         "/nothing" => {
             let Ok(mut stream) = respond.send_response(Response::new(()), false) else { return };
             while (0..1000).all(|_| stream.send_data(Bytes::new(), false).is_ok()) {
@@ -235,6 +238,23 @@ fn a_status_that_there_is_not_is_a_bad_gateway() {
     assert_eq!(client.answer().0, 502);
     client.get("/after");
     assert_eq!(client.answer(), (200, "took 0".to_owned()));
+}
+
+#[test]
+fn a_304_that_nobody_asked_for_is_a_bad_gateway() {
+    let (address, seen) = application(false);
+    let folder = Folder::new("h2-304");
+    let config =
+        format!("workers 1\nlisten \"127.0.0.1:0\"\nsite {{ proxy \"h2c://{address}\"; access-log off }}\n");
+    let server = Server::with_config(&folder, &config);
+    let mut client = Client::connect(&server);
+    client.get("/unchanged");
+    assert_eq!(client.answer().0, 502);
+    client.send("GET /unchanged HTTP/1.1\r\nHost: x\r\nIf-None-Match: \"1\"\r\n\r\n");
+    assert_eq!(client.answer().0, 304);
+    client.get("/after");
+    assert_eq!(client.answer(), (200, "took 0".to_owned()));
+    assert_eq!(seen.connections.load(SeqCst), 1, "the one connection has carried all of them");
 }
 
 #[test]

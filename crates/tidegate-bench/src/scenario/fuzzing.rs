@@ -30,17 +30,17 @@ pub fn fuzz_scenario(data: &[u8]) {
 /// The input: a line with a selector, one with the path of the page, one with a `Location`, then the answer.
 pub fn fuzz_page(data: &[u8]) {
     let mut lines = data.splitn(4, |byte| *byte == b'\n');
-    let mut line = || String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
+    let mut line = || lines.next().unwrap_or_default();
     let (selector, path, location) = (line(), line(), line());
     let answer = lines.next().unwrap_or_default();
     let at = memchr::memmem::find(answer, b"\r\n\r\n").map_or(0, |at| at + 4);
     let (answer_head, body) = answer.split_at(at);
     let target = Url::parse("http://shop.test:8080/").expect("invariant: this is a URL");
-    let Some(path) = resolve(&target, "/", &path) else { return };
+    let Some(path) = resolve(&target, "/", path) else { return };
 
     let take = |from| Take { variable: 1, from, written: String::new(), pick: Pick::Last, is_optional: true };
     let mut takes = vec![take(TakeFrom::Json("/a/0".into())), take(TakeFrom::Header("location".into()))];
-    if let Ok(selector) = Selector::parse(&selector) {
+    if let Ok(selector) = Selector::parse(&String::from_utf8_lossy(selector)) {
         takes.push(take(TakeFrom::Css(selector.clone(), "href".into())));
         takes.push(take(TakeFrom::Css(selector, "text".into())));
     }
@@ -63,7 +63,7 @@ pub fn fuzz_page(data: &[u8]) {
     let head = head(answer_head, "GET");
     let mut cookies = Cookies::default();
     head.cookies.iter().for_each(|cookie| cookies.set(cookie, &path));
-    let redirected = resolve(&target, &path, &location).into_iter();
+    let redirected = resolve(&target, &path, location).into_iter();
     for path in found.assets.iter().cloned().chain(redirected) {
         assert!(path.starts_with('/'), "{path} is no path");
         let mut out = Vec::new();

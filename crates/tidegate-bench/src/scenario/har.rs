@@ -305,9 +305,9 @@ impl Recording {
             if form.is_empty() {
                 for (number, part) in content.params.iter().enumerate() {
                     form.extend_from_slice(if number == 0 { b"" } else { b"&" });
-                    form_encode(&mut form, &part.name);
+                    form_encode(&mut form, part.name.as_bytes());
                     form.push(b'=');
-                    form_encode(&mut form, part.value.as_deref().unwrap_or_default());
+                    form_encode(&mut form, part.value.as_deref().unwrap_or_default().as_bytes());
                 }
             }
             let _ = write!(step, " form={}", Text(&braced(&String::from_utf8_lossy(&form))));
@@ -370,7 +370,7 @@ impl Entry {
         } else {
             let path = url.get(origin(url)?.len()..).unwrap_or("/");
             let target = Url::parse(&origin(url)?).ok()?;
-            format!("{}{}", origin(url)?, super::page::resolve(&target, path, to)?)
+            format!("{}{}", origin(url)?, super::page::resolve(&target, path, to.as_bytes())?)
         };
         is_redirect.then(|| without_fragment(&absolute).to_owned())
     }
@@ -413,7 +413,7 @@ fn without_fragment(url: &str) -> &str {
 /// A path as a template has it.
 fn sendable(path: &str) -> String {
     let mut out = Vec::new();
-    percent_encode(&mut out, path, is_of_target);
+    percent_encode(&mut out, path.as_bytes(), is_of_target);
     braced(&String::from_utf8_lossy(&out))
 }
 

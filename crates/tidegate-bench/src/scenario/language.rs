@@ -559,6 +559,8 @@ described by [scenarios.schema.json](scenarios.schema.json).
 path begins with is a link, `get \"{link}\"`, and is sent as a browser sends it, with its query; elsewhere what a variable holds is data:
 in a path percent-encoded but for `/`, in a query and in a form altogether (`%` as well, so nothing that is encoded already). In a `body` of a JSON
 type it is escaped between quotation marks, in any other content it stands as it is, and in a `header` the end of a line, as every control character, is sent as a space.
+What was taken from an answer goes back byte for byte, UTF-8 or not, and cookies do; only within JSON, which is UTF-8, and in functions
+of the script what is none is U+FFFD.
 ";
 
 #[cfg(test)]

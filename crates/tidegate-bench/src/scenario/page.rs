@@ -20,11 +20,11 @@ const ASSETS: usize = 500;
 pub(super) struct Head {
     pub status: u16,
     /// Where a redirect leads to.
-    pub location: Option<String>,
+    pub location: Option<Vec<u8>>,
     /// The field line of a request that asks whether this answer has changed.
     pub validator: Option<Box<[u8]>>,
     /// Values of `Set-Cookie`.
-    pub cookies: Vec<String>,
+    pub cookies: Vec<Vec<u8>>,
 }
 
 /// Reads a head that the parser has taken before.
@@ -33,13 +33,12 @@ pub(super) fn head(bytes: &[u8], method: &str) -> Head {
     let mut space = FieldSpace::new();
     let Ok(Some(head)) = parse_response(bytes, &LIMITS, &mut space, method) else { return found };
     found.status = head.status;
-    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     let mut modified = None;
     for field in head.fields {
         if field.is("set-cookie") {
-            found.cookies.push(text(field.value));
+            found.cookies.push(field.value.to_vec());
         } else if field.is("location") {
-            found.location = Some(text(field.value));
+            found.location = Some(field.value.to_vec());
         } else if field.is("etag") {
             found.validator = Some([b"If-None-Match: ", field.value, b"\r\n"].concat().into());
         } else if field.is("last-modified") {
@@ -51,14 +50,14 @@ pub(super) fn head(bytes: &[u8], method: &str) -> Head {
 }
 
 /// The values of a field, in order.
-fn field_values(bytes: &[u8], method: &str, name: &str) -> Vec<String> {
+fn field_values(bytes: &[u8], method: &str, name: &str) -> Vec<Vec<u8>> {
     let mut space = FieldSpace::new();
     let Ok(Some(head)) = parse_response(bytes, &LIMITS, &mut space, method) else { return Vec::new() };
     let values = head.fields.iter().filter(|field| field.is(name));
-    values.map(|field| String::from_utf8_lossy(field.value).into_owned()).collect()
+    values.map(|field| field.value.to_vec()).collect()
 }
 
-/// All fields: names in small letters, each with its value, those of a name with `, ` between them.
+/// All fields, for a script, whose values are text: names in small letters, each with its value, those of a name with `, ` between them.
 pub(super) fn fields(bytes: &[u8], method: &str) -> Vec<(String, String)> {
     let mut space = FieldSpace::new();
     let Ok(Some(head)) = parse_response(bytes, &LIMITS, &mut space, method) else { return Vec::new() };
@@ -104,7 +103,7 @@ pub(super) fn objection(
         let Some(due) = filled(due, Encoding::Field) else {
             return Some(format!("`{name}`: a variable in it holds nothing"));
         };
-        let has = field_values(head, method, name).iter().any(|value| contains(value.as_bytes(), &due));
+        let has = field_values(head, method, name).iter().any(|value| contains(value, &due));
         if !has {
             return Some(format!("no field `{name}` has `{}` in it", String::from_utf8_lossy(&due)));
         }
@@ -128,7 +127,7 @@ fn contains(text: &[u8], due: &[u8]) -> bool {
 #[derive(Default)]
 pub(super) struct Findings {
     /// Variables and what they hold from now on.
-    pub values: Vec<(u16, String)>,
+    pub values: Vec<(u16, Vec<u8>)>,
     /// Paths of resources, each once.
     pub assets: Vec<String>,
     /// How many elements there are, for each that the step counts.
@@ -157,7 +156,7 @@ pub(super) fn read(
     }
     let taken = wishes.len();
     wishes.extend(step.counts.iter().map(|counted| (&counted.selector, html::NOTHING)));
-    let mut found: Vec<Vec<String>> = vec![Vec::new(); step.takes.len()];
+    let mut found: Vec<Vec<Vec<u8>>> = vec![Vec::new(); step.takes.len()];
     if !wishes.is_empty() || step.assets {
         let mut known = HashSet::new();
         let (all, counts) = html::search(body, &wishes, step.assets);
@@ -165,10 +164,10 @@ pub(super) fn read(
         for one in all {
             match one {
                 Found::Value(wish, value) => {
-                    let value = String::from_utf8_lossy(&value).into_owned();
                     let is_link =
                         wishes.get(wish).is_some_and(|(_, name)| matches!(*name, "href" | "src" | "action"));
-                    let value = if is_link { resolve(target, path, &value) } else { Some(value) };
+                    let link = || resolve(target, path, &value).map(String::into_bytes);
+                    let value = if is_link { link() } else { Some(value) };
                     if let (Some(place), Some(value)) =
                         (wished.get(wish).and_then(|at| found.get_mut(*at)), value)
                     {
@@ -176,7 +175,6 @@ pub(super) fn read(
                     }
                 }
                 Found::Asset(link) => {
-                    let link = String::from_utf8_lossy(&link).into_owned();
                     let resolved = resolve(target, path, &link).filter(|_| findings.assets.len() < ASSETS);
                     findings.assets.extend(resolved.filter(|path| known.insert(path.clone())));
                 }
@@ -200,13 +198,13 @@ pub(super) fn read(
 }
 
 /// Values that are found otherwise than by a selector.
-fn others(take: &Take, head: &[u8], body: &[u8], method: &str, values: &mut Vec<String>) {
+fn others(take: &Take, head: &[u8], body: &[u8], method: &str, values: &mut Vec<Vec<u8>>) {
     match &take.from {
         TakeFrom::Css(..) => {}
         TakeFrom::Regex(regex) => {
             values.extend(regex.captures_iter(body).take(1_000).filter_map(|captures| {
                 let found = captures.get(1).or_else(|| captures.get(0))?;
-                Some(String::from_utf8_lossy(found.as_bytes()).into_owned())
+                Some(found.as_bytes().to_vec())
             }))
         }
         TakeFrom::Json(pointer) => {
@@ -222,14 +220,14 @@ fn others(take: &Take, head: &[u8], body: &[u8], method: &str, values: &mut Vec<
     }
 }
 
-fn as_text(value: &Value) -> String {
-    if let Value::String(text) = value { text.clone() } else { value.to_string() }
+fn as_text(value: &Value) -> Vec<u8> {
+    if let Value::String(text) = value { text.clone() } else { value.to_string() }.into_bytes()
 }
 
 /// Path and query that a link on the page at `path` leads to (RFC 3986 section 5), as they can be sent; `None` where that is no
 /// path of the target.
-pub(super) fn resolve(target: &Url, path: &str, link: &str) -> Option<String> {
-    let link = sendable(link.trim().split('#').next().unwrap_or_default());
+pub(super) fn resolve(target: &Url, path: &str, link: &[u8]) -> Option<String> {
+    let link = sendable(link.trim_ascii().split(|byte| *byte == b'#').next().unwrap_or_default());
     let link = link.as_str();
     let scheme = if target.is_tls { "https:" } else { "http:" };
     let link = link.strip_prefix(scheme).filter(|rest| rest.starts_with("//")).unwrap_or(link);
@@ -274,10 +272,10 @@ pub(super) fn resolve(target: &Url, path: &str, link: &str) -> Option<String> {
 }
 
 /// A link as browsers send it: line ends and tabs are left out, what cannot stand in a request target is percent-encoded, and what
-/// is encoded already stays so.
-fn sendable(link: &str) -> String {
+/// is encoded already stays so. Bytes that are no UTF-8 are encoded as they are, as browsers do with those of a `Location`.
+fn sendable(link: &[u8]) -> String {
     let mut out = Vec::with_capacity(link.len());
-    for part in link.split(['\t', '\r', '\n']) {
+    for part in link.split(|byte| b"\t\r\n".contains(byte)) {
         percent_encode(&mut out, part, |byte| is_of_target(byte) && !b"\\^`{|}".contains(&byte));
     }
     String::from_utf8_lossy(&out).into_owned()
@@ -308,8 +306,9 @@ mod tests {
             ("/a/b", "ö\tü", Some("/a/%C3%B6%C3%BC")),
         ];
         for (path, link, expected) in table {
-            assert_eq!(resolve(&target, path, link).as_deref(), expected, "{path} {link}");
+            assert_eq!(resolve(&target, path, link.as_bytes()).as_deref(), expected, "{path} {link}");
         }
+        assert_eq!(resolve(&target, "/a/b", b"\xe9?\xff").as_deref(), Some("/a/%E9?%FF"));
     }
 
     #[test]
@@ -334,8 +333,8 @@ mod tests {
         let bytes = b"HTTP/1.1 302 Found\r\nSet-Cookie: a=1\r\nset-cookie: b=2\r\nLocation: /x\r\nLast-Modified: yesterday\r\n\
             ETag: \"e\"\r\nContent-Length: 0\r\n\r\n";
         let head = head(bytes, "GET");
-        assert_eq!((head.status, head.location.as_deref(), head.cookies.len()), (302, Some("/x"), 2));
+        assert_eq!((head.status, head.location.as_deref(), head.cookies.len()), (302, Some(&b"/x"[..]), 2));
         assert_eq!(head.validator.as_deref(), Some(&b"If-None-Match: \"e\"\r\n"[..]));
-        assert_eq!(field_values(bytes, "GET", "set-cookie"), ["a=1", "b=2"]);
+        assert_eq!(field_values(bytes, "GET", "set-cookie"), [b"a=1", b"b=2"]);
     }
 }

@@ -8,6 +8,7 @@ use super::template::{Template, TemplateError};
 use super::{
     Body, Client, Counted, Expect, Operation, Part, Pick, Scenario, Step, Take, TakeFrom, USER, Upload,
 };
+use crate::quantity::show_bytes;
 use crate::random::Random;
 use crate::target::Url;
 use regex::bytes::RegexBuilder;
@@ -87,6 +88,7 @@ fn lower(
     let mut reader = Reader {
         diagnostics,
         variables: vec![USER.to_owned()],
+        unknown_data: Vec::new(),
         seed: 0,
         made_up: 0,
         had_mistakes: false,
@@ -109,6 +111,8 @@ const MADE_UP: usize = 256 << 20;
 struct Reader {
     diagnostics: Vec<Diagnostic>,
     variables: Vec<String>,
+    /// Names of `data` with a mistake: which variables they would fill nobody knows.
+    unknown_data: Vec<String>,
     /// For made-up content.
     seed: u64,
     /// Bytes of it so far.
@@ -333,7 +337,9 @@ impl Reader {
 
     /// A template, of an argument or of a property.
     fn template(&mut self, item: &Item, at: Result<usize, &str>, text: &str) -> Template {
-        let fault = match Template::parse(text, |name| self.place(name)) {
+        // What a mistake in its `data` has cost is no mistake of its own: any place will do.
+        let place = |name: &str| self.place(name).or(self.may_be_of_data(name).then_some(0));
+        let fault = match Template::parse(text, place) {
             Ok(template) => return template,
             Err(fault) => fault,
         };
@@ -355,6 +361,12 @@ impl Reader {
         Template::default()
     }
 
+    /// Whether a `data` with a mistake may have been meant to fill this variable.
+    fn may_be_of_data(&self, variable: &str) -> bool {
+        let name = variable.split_once('.').map_or(variable, |(name, _)| name);
+        self.unknown_data.iter().any(|unknown| unknown == name)
+    }
+
     fn data(&mut self, items: &[Item]) -> Vec<DataSet> {
         let mut sets: Vec<DataSet> = Vec::new();
         for item in items.iter().filter(|item| item.name() == "data") {
@@ -364,25 +376,35 @@ impl Reader {
                     item.error_at(0, format!("`data {name}` is there already")),
                     "give it another name",
                 );
+                self.unknown_data.push(name);
                 continue;
             }
             let values: Vec<String> = item.all_texts().into_iter().skip(1).collect();
             let (columns, rows) = match (item.path_of("file"), values.is_empty()) {
                 (None, false) => (vec![name.clone()], values.into_iter().map(|value| vec![value]).collect()),
-                (Some(path), true) => match csv(&path) {
+                (Some(path), true) => match text_of_file(&path, DATA_SIZE).and_then(|text| read_csv(&text)) {
                     Ok((columns, rows)) => {
                         (columns.iter().map(|column| format!("{name}.{column}")).collect(), rows)
                     }
                     Err(fault) => {
                         let message = format!("`data`: {} {fault}", path.display());
-                        self.error(item.error_of("file", message), "the first line names the columns");
+                        let help = match path.is_file() {
+                            true => "the first line names the columns, and each line has a value for each",
+                            false => {
+                                "name a file of comma-separated values; its path counts from the scenario"
+                            }
+                        };
+                        self.error(item.error_of("file", message), help);
+                        self.unknown_data.push(name);
                         continue;
                     }
                 },
-                _ if item.has_faults() => continue,
                 _ => {
-                    let help = "write `data tag \"music\" \"art\"`, or `data people file=\"people.csv\"`";
-                    self.error(item.error("`data` needs values or a file, one of the two"), help);
+                    if !item.has_faults() {
+                        let help = "write `data tag \"music\" \"art\"`, or `data people file=\"people.csv\"`";
+                        self.error(item.error("`data` needs values or a file, one of the two"), help);
+                    }
+                    self.unknown_data.push(name);
                     continue;
                 }
             };
@@ -420,14 +442,18 @@ impl Reader {
     }
 }
 
-/// A table of a file.
-fn csv(path: &Path) -> Result<(Vec<String>, Vec<Vec<String>>), String> {
-    let size = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?.len();
-    if size > DATA_SIZE {
-        return Err(format!("is larger than {} MiB", DATA_SIZE >> 20));
+/// The text of a file that a scenario names, of a regular one alone: a pipe or a device may never end. The error is a sentence
+/// without its beginning.
+fn text_of_file(path: &Path, most: u64) -> Result<String, String> {
+    let cannot = |error: std::io::Error| format!("cannot be read: {error}");
+    let about = std::fs::metadata(path).map_err(cannot)?;
+    if !about.is_file() {
+        return Err("is no file".to_owned());
     }
-    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
-    read_csv(&text)
+    if about.len() > most {
+        return Err(format!("is larger than {}", show_bytes(most as f64)));
+    }
+    std::fs::read_to_string(path).map_err(cannot)
 }
 
 impl Client {

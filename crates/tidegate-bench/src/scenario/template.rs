@@ -77,7 +77,7 @@ impl Template {
         &self,
         out: &mut Vec<u8>,
         encoding: Encoding,
-        value: impl Fn(u16) -> Option<&'v str>,
+        value: impl Fn(u16) -> Option<&'v [u8]>,
     ) -> Result<(), u16> {
         let (begin, mut is_quoted) = (out.len(), false);
         for (number, piece) in self.pieces.iter().enumerate() {
@@ -94,19 +94,21 @@ impl Template {
             match encoding {
                 Encoding::Target if number == 0 => {
                     // Of a link the browser keeps the fragment to itself.
-                    out.extend_from_slice(value.split('#').next().unwrap_or_default().trim().as_bytes());
+                    let link = value.split(|byte| *byte == b'#').next().unwrap_or_default();
+                    out.extend_from_slice(link.trim_ascii());
                 }
                 Encoding::Target if is_query() => percent_encode(out, value, is_unreserved),
                 Encoding::Target => percent_encode(out, value, |byte| is_unreserved(byte) || byte == b'/'),
                 Encoding::Form => form_encode(out, value),
                 Encoding::Json if is_quoted => {
-                    let escaped = serde_json::Value::from(value).to_string();
+                    // JSON is UTF-8 (RFC 8259 section 8.1): what is none cannot stand in it as it is.
+                    let escaped = serde_json::Value::from(String::from_utf8_lossy(value)).to_string();
                     let inside = escaped.strip_prefix('"').and_then(|inside| inside.strip_suffix('"'));
                     out.extend_from_slice(inside.unwrap_or_default().as_bytes());
                 }
-                Encoding::Json | Encoding::Raw => out.extend_from_slice(value.as_bytes()),
+                Encoding::Json | Encoding::Raw => out.extend_from_slice(value),
                 Encoding::Field => {
-                    out.extend(value.bytes().map(|byte| if is_of_field(byte) { byte } else { b' ' }));
+                    out.extend(value.iter().map(|byte| if is_of_field(*byte) { *byte } else { b' ' }));
                 }
             }
         }
@@ -147,7 +149,7 @@ impl Template {
     pub(crate) fn shown_encoded(&self, variables: &[String]) -> String {
         self.shown_as(variables, |text| {
             let mut out = Vec::new();
-            percent_encode(&mut out, text, is_of_target);
+            percent_encode(&mut out, text.as_bytes(), is_of_target);
             String::from_utf8_lossy(&out).replace('{', "{{")
         })
     }
@@ -186,16 +188,16 @@ fn is_unreserved(byte: u8) -> bool {
 }
 
 /// Appends a text, percent-encoded but for these bytes.
-pub(crate) fn percent_encode(out: &mut Vec<u8>, text: &str, stays: impl Fn(u8) -> bool) {
-    for byte in text.bytes() {
-        if stays(byte) { out.push(byte) } else { push_percent(out, byte) }
+pub(crate) fn percent_encode(out: &mut Vec<u8>, text: &[u8], stays: impl Fn(u8) -> bool) {
+    for byte in text {
+        if stays(*byte) { out.push(*byte) } else { push_percent(out, *byte) }
     }
 }
 
 /// As browsers write a form (WHATWG URL, "application/x-www-form-urlencoded percent-encode set").
-pub(crate) fn form_encode(out: &mut Vec<u8>, text: &str) {
-    for byte in text.bytes() {
-        match byte {
+pub(crate) fn form_encode(out: &mut Vec<u8>, text: &[u8]) {
+    for byte in text {
+        match *byte {
             b' ' => out.push(b'+'),
             byte if byte.is_ascii_alphanumeric() || b"*-._".contains(&byte) => out.push(byte),
             byte => push_percent(out, byte),
@@ -234,7 +236,7 @@ mod tests {
     #[test]
     fn variables_are_filled_in_and_encoded() {
         let values = [Some("x/y z&=+?%20#ü"), None, Some("1\r\n\"2\\\u{1}"), Some(" /s/?q=a%20b&r=1#top ")];
-        let value = |variable: u16| values.get(usize::from(variable)).copied().flatten();
+        let value = |variable: u16| values.get(usize::from(variable)).copied().flatten().map(str::as_bytes);
         let in_path = "x/y%20z%26%3D%2B%3F%2520%23%C3%BC";
         let in_query = "x%2Fy%20z%26%3D%2B%3F%2520%23%C3%BC";
         let table = [
@@ -267,6 +269,29 @@ mod tests {
             let written = Template::parse(text, place).unwrap().write(&mut out, encoding, value);
             let out = out.split_off(8);
             assert_eq!(written.map(|()| String::from_utf8(out).unwrap()), expected, "{text}");
+        }
+    }
+
+    /// What a server has sent as no UTF-8 goes back as it came, and percent-encoded byte by byte; but JSON is UTF-8.
+    #[test]
+    fn values_are_bytes() {
+        let table: [(&str, Encoding, &[u8]); 7] = [
+            ("/p/{a}?{a}", Encoding::Target, b"/p/%E9%00?%E9%00"),
+            ("{a}", Encoding::Target, b"\xe9\0"),
+            ("{a}", Encoding::Form, b"%E9%00"),
+            ("{a}", Encoding::Raw, b"\xe9\0"),
+            ("{a}", Encoding::Field, b"\xe9 "),
+            ("{a}", Encoding::Json, b"\xe9\0"),
+            ("\"{a}\"", Encoding::Json, b"\"\xef\xbf\xbd\\u0000\""),
+        ];
+        for (text, encoding, expected) in table {
+            let mut out = Vec::new();
+            Template::parse(text, place).unwrap().write(&mut out, encoding, |_| Some(b"\xe9\0")).unwrap();
+            assert_eq!(
+                out.escape_ascii().to_string(),
+                expected.escape_ascii().to_string(),
+                "{text} {encoding:?}"
+            );
         }
     }
 

@@ -5,6 +5,7 @@ use super::clock::Clock;
 use super::data::{DataSet, Draw};
 use super::engine::is_known;
 use super::record::FailedOperation;
+use super::template::is_of_field;
 use super::{Load, Scenario, Step, USER};
 use crate::random::Random;
 use std::collections::VecDeque;
@@ -62,7 +63,7 @@ pub(super) struct User {
     pub connections: Vec<Key>,
     pub cookies: Cookies,
     pub cache: Cache,
-    values: Box<[Option<Box<str>>]>,
+    values: Box<[Option<Box<[u8]>>]>,
     rows: Box<[u32]>,
 }
 
@@ -75,11 +76,11 @@ impl User {
         };
         let mut random = Random::new(seed, u64::from(number) + 10_000);
         let (operation, place) = scenario.mix.first(&mut random);
-        let mut values: Box<[Option<Box<str>>]> = vec![None; scenario.variables.len()].into();
+        let mut values: Box<[Option<Box<[u8]>>]> = vec![None; scenario.variables.len()].into();
         if let Some(place) = scenario.variables.iter().position(|name| name == USER)
             && let Some(value) = values.get_mut(place)
         {
-            *value = Some(number.to_string().into());
+            *value = Some(number.to_string().into_bytes().into());
         }
         let first_row = |set: &DataSet, random: &mut Random| match set.draw {
             Draw::User => number % (set.rows.len().max(1) as u32),
@@ -167,14 +168,14 @@ impl User {
         }
     }
 
-    /// What a variable holds.
-    pub fn value<'a>(&'a self, data: &'a [DataSet], variable: u16) -> Option<&'a str> {
+    /// What a variable holds: bytes as the server has sent them, which need be no UTF-8.
+    pub fn value<'a>(&'a self, data: &'a [DataSet], variable: u16) -> Option<&'a [u8]> {
         let of_data = data.iter().zip(&self.rows).find_map(|(set, row)| set.value(variable, *row));
-        of_data.or_else(|| self.values.get(usize::from(variable))?.as_deref())
+        of_data.map(str::as_bytes).or_else(|| self.values.get(usize::from(variable))?.as_deref())
     }
 
     /// The names and values of the variables that hold something.
-    pub fn values<'a>(&'a self, scenario: &'a Scenario) -> impl Iterator<Item = (&'a str, &'a str)> {
+    pub fn values<'a>(&'a self, scenario: &'a Scenario) -> impl Iterator<Item = (&'a str, &'a [u8])> {
         (0..)
             .zip(&scenario.variables)
             .filter_map(|(variable, name)| Some((name.as_str(), self.value(&scenario.data, variable)?)))
@@ -183,14 +184,16 @@ impl User {
     /// Holds a value as it is.
     pub fn hold_whole(&mut self, variable: u16, value: String) {
         if let Some(place) = self.values.get_mut(usize::from(variable)) {
-            *place = Some(value.into());
+            *place = Some(value.into_bytes().into());
         }
     }
 
-    /// Holds a value; what is longer than 16 KiB is cut.
-    pub fn hold(&mut self, variable: u16, value: &str) {
+    /// Holds a value; what is longer than 16 KiB is cut, in front of a character of UTF-8.
+    pub fn hold(&mut self, variable: u16, value: &[u8]) {
         let mut end = value.len().min(VALUE_SIZE);
-        while !value.is_char_boundary(end) {
+        let is_inside = |end: usize| value.get(end).is_some_and(|byte| byte & 0xc0 == 0x80);
+        let earliest = end.saturating_sub(3);
+        while end > earliest && is_inside(end) {
             end -= 1;
         }
         if let Some(place) = self.values.get_mut(usize::from(variable)) {
@@ -199,63 +202,75 @@ impl User {
     }
 }
 
+/// A cookie: bytes, of which none is changed (RFC 6265 section 5.4).
+struct Cookie {
+    name: Box<[u8]>,
+    value: Box<[u8]>,
+    path: Box<[u8]>,
+}
+
 /// The cookies of one user for the one site that there is (RFC 6265); domains and times are not looked at, but for the past.
 #[derive(Default)]
 pub(super) struct Cookies {
-    /// Name, value, path.
-    held: Vec<(Box<str>, Box<str>, Box<str>)>,
+    held: Vec<Cookie>,
 }
 
 impl Cookies {
     /// Takes a `Set-Cookie` of an answer for `asked`, path and query.
-    pub fn set(&mut self, line: &str, asked: &str) {
-        let mut parts = line.split(';');
-        let Some((name, value)) = parts.next().and_then(|pair| pair.split_once('=')) else { return };
-        let (name, value) = (name.trim(), value.trim());
-        let (mut path, mut is_past, mut lives) = (default_path(asked), false, None);
+    pub fn set(&mut self, line: &[u8], asked: &str) {
+        let mut parts = line.split(|byte| *byte == b';');
+        let Some((name, value)) = parts.next().and_then(pair) else { return };
+        let (mut path, mut is_past, mut lives) = (default_path(asked).as_bytes(), false, None);
         for attribute in parts {
-            let (key, value) = attribute.split_once('=').unwrap_or((attribute, ""));
-            let (key, value) = (key.trim(), value.trim());
-            if key.eq_ignore_ascii_case("path") && value.starts_with('/') {
+            let (key, value) = pair(attribute).unwrap_or((attribute.trim_ascii(), b""));
+            let text = str::from_utf8(value).unwrap_or_default();
+            if key.eq_ignore_ascii_case(b"path") && value.starts_with(b"/") {
                 path = value;
-            } else if key.eq_ignore_ascii_case("max-age") {
-                lives = value.parse::<i64>().ok().map(|seconds| seconds > 0).or(lives);
-            } else if key.eq_ignore_ascii_case("expires") {
-                is_past = is_in_the_past(value);
+            } else if key.eq_ignore_ascii_case(b"max-age") {
+                lives = text.parse::<i64>().ok().map(|seconds| seconds > 0).or(lives);
+            } else if key.eq_ignore_ascii_case(b"expires") {
+                is_past = is_in_the_past(text);
             }
         }
         // Who says both means `Max-Age` (RFC 6265 section 5.3).
         let is_over = lives.map_or(is_past, |lives| !lives);
-        let is_printable = |text: &str| text.bytes().all(|byte| (0x20..0x7f).contains(&byte) || byte >= 0x80);
+        let is_printable = |text: &[u8]| text.iter().all(|byte| is_of_field(*byte));
         if name.is_empty() || line.len() > COOKIE_SIZE || !is_printable(name) || !is_printable(value) {
             return;
         }
-        self.held.retain(|(known, _, of)| **known != *name || **of != *path);
+        self.held.retain(|known| *known.name != *name || *known.path != *path);
         if !is_over && self.held.len() < COOKIES {
-            self.held.push((name.into(), value.into(), path.into()));
+            self.held.push(Cookie { name: name.into(), value: value.into(), path: path.into() });
         }
     }
 
     /// Appends the field line of a request for `path`.
     pub fn write(&self, out: &mut Vec<u8>, path: &str) {
         let mut is_first = true;
-        for (name, value, of) in &self.held {
+        for Cookie { name, value, path: of } in &self.held {
             let is_below = path
+                .as_bytes()
                 .strip_prefix(&**of)
-                .is_some_and(|rest| of.ends_with('/') || rest.is_empty() || rest.starts_with(['/', '?']));
+                .is_some_and(|rest| of.ends_with(b"/") || matches!(rest.first(), None | Some(b'/' | b'?')));
             if !is_below {
                 continue;
             }
             out.extend_from_slice(if is_first { b"Cookie: " } else { b"; " });
-            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(name);
             out.push(b'=');
-            out.extend_from_slice(value.as_bytes());
+            out.extend_from_slice(value);
             is_first = false;
         }
         if !is_first {
             out.extend_from_slice(b"\r\n");
         }
     }
+}
+
+/// What stands before and behind the first `=`, without white space around it.
+fn pair(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|byte| *byte == b'=')?;
+    Some((text.get(..at)?.trim_ascii(), text.get(at + 1..)?.trim_ascii()))
 }
 
 /// The folder of a path, where a cookie does not say its own (RFC 6265 section 5.1.4).
@@ -350,20 +365,59 @@ mod tests {
         for set in
             ["a=1; Path=/; HttpOnly", "b=2; Path=/shop", "a=3", "c=x y", "d=4; Max-Age=0", "=5", "none"]
         {
-            cookies.set(set, "/");
+            cookies.set(set.as_bytes(), "/");
         }
         assert_eq!(line(&cookies, "/"), "Cookie: a=3; c=x y\r\n");
         assert_eq!(line(&cookies, "/shop/cart"), "Cookie: b=2; a=3; c=x y\r\n");
         assert_eq!(line(&cookies, "/shopping"), "Cookie: a=3; c=x y\r\n");
-        cookies.set("a=; expires=Thu, 01 Jan 1970 00:00:00 GMT", "/");
-        cookies.set("c=gone; Max-Age=-1", "/");
+        cookies.set(b"a=; expires=Thu, 01 Jan 1970 00:00:00 GMT", "/");
+        cookies.set(b"c=gone; Max-Age=-1", "/");
         assert_eq!(line(&cookies, "/"), "");
         for number in 0..100 {
-            cookies.set(&format!("n{number}=1"), "/");
+            cookies.set(format!("n{number}=1").as_bytes(), "/");
         }
         assert_eq!(cookies.held.len(), COOKIES);
-        cookies.set("evil=1\r\nX: y", "/");
+        cookies.set(b"evil=1\r\nX: y", "/");
         assert!(!line(&cookies, "/").contains("evil"));
+    }
+
+    /// RFC 6265 section 5.4: what goes back are the bytes that came.
+    #[test]
+    fn cookies_are_bytes() {
+        let mut cookies = Cookies::default();
+        cookies.set(b" name\xe9 = \xffv\xc3=\xa4 ; Path=/d\xe9", "/");
+        cookies.set(b"of=\x80\t.; path=/; Max-Age=\xff", "/x");
+        cookies.set(b"not=\x7f", "/x");
+        let mut out = Vec::new();
+        cookies.write(&mut out, "/");
+        assert_eq!(out, b"Cookie: of=\x80\t.\r\n");
+        cookies.held[0].path = (*b"/").into();
+        out.clear();
+        cookies.write(&mut out, "/");
+        assert_eq!(out, b"Cookie: name\xe9=\xffv\xc3=\xa4; of=\x80\t.\r\n");
+    }
+
+    #[test]
+    fn values_are_cut_between_characters() {
+        let text = "target \"http://127.0.0.1:1\"; users 1 { steady \"1s\" }; think fixed \"1s\"; flow { get \"/\" }";
+        let loaded = load_text("test", text, Path::new("."), &ProcessEnvironment);
+        let scenario = loaded.scenario.unwrap();
+        let mut user = User::new(&scenario, 0, 1, (0, 1));
+        let mut held = |value: &[u8]| {
+            user.hold(0, value);
+            user.value(&[], 0).unwrap().to_vec()
+        };
+        let long = |length: usize, end: &[u8]| [&vec![b'x'; length], end, b"more"].concat();
+        let table = [
+            (long(VALUE_SIZE - 1, "é".as_bytes()), VALUE_SIZE - 1),
+            (long(VALUE_SIZE - 2, "é".as_bytes()), VALUE_SIZE),
+            (long(VALUE_SIZE - 3, "😀".as_bytes()), VALUE_SIZE - 3),
+            (long(VALUE_SIZE - 1, b"\xff\xff"), VALUE_SIZE),
+            (b"\xff\x80".to_vec(), 2),
+        ];
+        for (value, length) in table {
+            assert!(held(&value) == value[..length], "{}", value.len());
+        }
     }
 
     #[test]
@@ -379,7 +433,7 @@ mod tests {
         ];
         for (set, asked, path, is_sent) in table {
             let mut cookies = Cookies::default();
-            cookies.set(set, asked);
+            cookies.set(set.as_bytes(), asked);
             assert_eq!(!line(&cookies, path).is_empty(), is_sent, "{set} at {asked}, for {path}");
         }
     }

@@ -9,6 +9,7 @@ use crate::record::{Failure, Stamps};
 use crate::response::ResponseFault;
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use tidegate_io::socket::Received;
 use tidegate_io::wheel::TICK;
 use tidegate_io::{Key, Ready};
@@ -337,21 +338,21 @@ impl Worker<'_> {
                 Err(_) => return Outcome::Failed(Failure::Malformed),
             };
             self.recorder.counts.body_bytes += fed.data.len() as u64;
+            let mut is_newly_wrong = false;
             if plan.expectation.reads_bodies() && !fed.data.is_empty() {
                 let check = connection.check.get_or_insert_with(|| Box::new(plan.expectation.begin()));
                 check.update(&plan.expectation, fed.data);
+                is_newly_wrong = check.is_wrong() && !check.is_counted;
             }
             let (consumed, is_complete) = (fed.consumed, fed.is_complete);
             from += consumed;
+            if is_newly_wrong {
+                self.count_wrong(key, began..from, now);
+            }
             if is_complete {
                 let kept = self.failed.len();
                 let outcome = self.complete(key, now);
-                if let (Some(failed), Some(answer)) =
-                    (self.failed.get_mut(kept), self.buffer.get(began..from))
-                {
-                    let beginning = answer.get(..ANSWER_SHOWN).unwrap_or(answer);
-                    failed.answer = Some(beginning.escape_ascii().to_string());
-                }
+                self.show_answer(kept, began..from);
                 began = usize::MAX;
                 match outcome {
                     Outcome::Free => is_free = true,
@@ -372,6 +373,33 @@ impl Worker<'_> {
         }
         let is_readable = self.connections.get(key).is_some_and(|connection| connection.is_readable);
         if is_readable { Outcome::Again } else { Outcome::Wait }
+    }
+
+    /// What has come of the front answer is not what was expected: counts that at once, whatever becomes of the rest. Its
+    /// beginning may be in the buffer.
+    #[cold]
+    fn count_wrong(&mut self, key: Key, answer: Range<usize>, now: u64) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let (Some(check), Some(exchange)) = (&mut connection.check, connection.in_flight.front()) else {
+            return;
+        };
+        let (request, status) = (exchange.request, connection.reader.status);
+        if !self.source.counts(exchange.intended) || !self.plan.expectation.allows_status(status) {
+            return;
+        }
+        check.is_counted = true;
+        self.recorder.fail(Failure::Check, 1);
+        let kept = self.failed.len();
+        self.keep_failed(request, Failure::Check, Some(status), now);
+        self.show_answer(kept, answer);
+    }
+
+    /// Adds the beginning of an answer in the buffer to what failed as number `kept`, if that is among the first.
+    fn show_answer(&mut self, kept: usize, answer: Range<usize>) {
+        if let (Some(failed), Some(answer)) = (self.failed.get_mut(kept), self.buffer.get(answer)) {
+            let beginning = answer.get(..ANSWER_SHOWN).unwrap_or(answer);
+            failed.answer = Some(beginning.escape_ascii().to_string());
+        }
     }
 
     /// The front exchange is answered in full: counts it.
@@ -430,8 +458,10 @@ impl Worker<'_> {
         } else if plan.expectation.length.is_some_and(|length| length != body_bytes) {
             failure = Some(Failure::Check);
         }
+        let mut is_counted = false;
         if plan.expectation.reads_bodies() {
             let check = check.map_or_else(|| plan.expectation.begin(), |check| *check);
+            is_counted = check.is_counted;
             let (is_right, crc) = check.finish(&plan.expectation);
             if !is_right && failure.is_none() {
                 failure = Some(Failure::Check);
@@ -449,6 +479,7 @@ impl Worker<'_> {
         }
         match failure {
             None => self.recorder.succeed(),
+            Some(_) if is_counted => {}
             Some(failure) => {
                 self.recorder.fail(failure, 1);
                 self.keep_failed(exchange.request, failure, Some(status), now);

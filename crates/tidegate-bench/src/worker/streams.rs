@@ -17,6 +17,7 @@ use tidegate_wire::h1::FieldSpace;
 use tidegate_wire::h2::{ErrorCode, Event, Section, StreamKey};
 
 type Session = http2::Session<Asked>;
+type Stream = http2::Stream<Asked>;
 
 impl Worker<'_> {
     /// Lends a connection's session out, so that the worker can be used beside it.
@@ -189,7 +190,7 @@ impl Worker<'_> {
             }
             Ok(Received::End) => {
                 *now = monotonic_ns();
-                return self.closed_streams(session);
+                return self.closed_streams(session, *now);
             }
             Err(_) if session.is_dismissed => return Outcome::Failed(Failure::GoAway),
             Err(error) => return Outcome::Failed(broken(&error)),
@@ -264,19 +265,19 @@ impl Worker<'_> {
             Event::Reset { stream, code } => {
                 if let Some(under_way) = session.take(stream) {
                     let is_unread = code == ErrorCode::REFUSED_STREAM && under_way.status == 0;
-                    self.give_up_stream(under_way.carried.exchange, Failure::StreamReset, is_unread);
+                    self.give_up_stream(under_way, Failure::StreamReset, is_unread, now);
                 }
             }
             Event::Broken { stream: Some(stream), .. } => {
                 if let Some(under_way) = session.take(stream) {
-                    self.give_up_stream(under_way.carried.exchange, Failure::Malformed, false);
+                    self.give_up_stream(under_way, Failure::Malformed, false, now);
                 }
             }
             Event::GoAway { last_stream, .. } => {
                 session.is_leaving = true;
                 session.is_dismissed = true;
                 for under_way in session.take_all(|stream| stream.id() > last_stream) {
-                    self.give_up_stream(under_way.carried.exchange, Failure::GoAway, true);
+                    self.give_up_stream(under_way, Failure::GoAway, true, now);
                 }
             }
             // A server opens no streams.
@@ -285,13 +286,14 @@ impl Worker<'_> {
     }
 
     /// A request is over without an answer. One that the server has not read is sent anew.
-    fn give_up_stream(&mut self, mut exchange: Exchange, failure: Failure, is_unread: bool) {
+    fn give_up_stream(&mut self, mut stream: Stream, failure: Failure, is_unread: bool, now: u64) {
         self.outstanding -= 1;
+        let exchange = &mut stream.carried.exchange;
         exchange.attempts += 1;
         if is_unread && exchange.attempts < ATTEMPTS {
-            self.source.give_back(exchange);
+            self.source.give_back(*exchange);
         } else {
-            self.recorder.fail(failure, 1);
+            self.fail_unanswered(*exchange, None, failure, now);
         }
     }
 
@@ -310,16 +312,16 @@ impl Worker<'_> {
     }
 
     /// The server has closed its side.
-    fn closed_streams(&mut self, session: &mut Session) -> Outcome {
+    fn closed_streams(&mut self, session: &mut Session, now: u64) -> Outcome {
         if session.open() == 0 {
             return Outcome::Ended;
         }
         if session.is_dismissed {
             return Outcome::Failed(Failure::GoAway);
         }
-        let begun = session.take_all(|stream| stream.status != 0).len() as u64;
-        self.outstanding -= begun;
-        self.recorder.fail(Failure::Truncated, begun);
+        for begun in session.take_all(|stream| stream.status != 0) {
+            self.give_up_stream(begun, Failure::Truncated, false, now);
+        }
         Outcome::Failed(Failure::Closed)
     }
 
@@ -336,13 +338,11 @@ impl Worker<'_> {
             return self.fail(key, Failure::Timeout, now);
         }
         if overdue > 0 {
-            let taken = self
-                .with_session(key, |_, session| {
-                    session.take_all(|stream| stream.deadline <= now).len() as u64
-                })
-                .unwrap_or(0);
-            self.outstanding -= taken;
-            self.recorder.fail(Failure::Timeout, taken);
+            self.with_session(key, |worker, session| {
+                for late in session.take_all(|stream| stream.deadline <= now) {
+                    worker.give_up_stream(late, Failure::Timeout, false, now);
+                }
+            });
             self.give_streams(key, now);
         }
         let Some(connection) = self.connections.get_mut(key) else { return };

@@ -53,6 +53,8 @@ pub struct Item {
     /// Name and values, without the block.
     pub(crate) header: Range<usize>,
     pub(crate) arguments: Vec<Placed>,
+    /// So many of them stand where the table has them: behind one that was wrong, others have moved up.
+    pub(crate) in_place: usize,
     pub(crate) properties: Vec<(&'static str, Placed)>,
     /// Something among them was wrong, which has been said.
     pub(crate) is_faulty: bool,

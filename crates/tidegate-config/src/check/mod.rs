@@ -92,6 +92,7 @@ impl<'a> Checker<'a> {
             name: name.clone(),
             header: name.start..node.entries.last().map_or(name.end, |entry| entry.range.end),
             arguments: Vec::new(),
+            in_place: usize::MAX,
             properties: Vec::new(),
             is_faulty: false,
             children: Vec::new(),
@@ -204,7 +205,11 @@ impl<'a> Checker<'a> {
                         continue;
                     };
                     position += 1;
-                    if let Some(value) = self.value(item, argument.kind, argument.words, entry, &range) {
+                    let value = self.value(item, argument.kind, argument.words, entry, &range);
+                    if value.is_none() && !argument.is_repeated() {
+                        item.in_place = item.in_place.min(item.arguments.len());
+                    }
+                    if let Some(value) = value {
                         if let Value::Word(word) = value
                             && argument.words.contains(&word)
                             && argument.is_repeated()

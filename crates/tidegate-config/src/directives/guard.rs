@@ -172,7 +172,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                 kind: Kind::Number { least: 1, most: 1_000_000_000 },
                 default: None,
                 doc: "How many may come at once, before the steady rate holds. Without it as many as `requests` says for \
-                  its time: with `\"10/s\"` ten.",
+                  its time: with `\"10/s\"` ten, with `\"0.5/s\"` one.",
             },
             Property {
                 name: "queue",

@@ -300,7 +300,12 @@ pub(super) fn limit(item: &Item) -> Option<Limit> {
     let small = |name| number(name).and_then(|number| NonZeroU32::try_from(number).ok());
     let bound = match item.property("requests") {
         Some(Value::Rate(count, period)) => {
-            Bound::Requests(RequestRate { count, period, burst: number("burst").unwrap_or(count) })
+            // With 2.5 a second, which is 5 in 2 s, it is 3.
+            let in_unit = || {
+                let (units, _) = crate::value::rate_units(period);
+                NonZeroU64::new(count.get().div_ceil(units.get())).unwrap_or(count)
+            };
+            Bound::Requests(RequestRate { count, period, burst: number("burst").unwrap_or_else(in_unit) })
         }
         _ => match (small("concurrent"), small("connections")) {
             (Some(most), _) => Bound::Concurrent(most),

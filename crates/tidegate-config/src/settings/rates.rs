@@ -81,7 +81,7 @@ impl RequestRate {
 impl RequestRate {
     /// As one writes it: `10/s`.
     pub fn rate(&self) -> String {
-        format!("{}/{}", self.count, crate::value::duration_text(self.period).trim_start_matches('1'))
+        crate::value::rate_text(self.count, self.period)
     }
 }
 

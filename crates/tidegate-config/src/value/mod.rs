@@ -39,7 +39,7 @@ pub(crate) use placeholders::{
     asks_for, asks_for_user, asks_for_value, is_constant, names as placeholder_names,
     unknown as unknown_placeholder,
 };
-pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS};
+pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS, rate_text, rate_units};
 pub use quantity::{duration_text, size_text};
 pub(crate) use service::{ServiceUrl, collector_host};
 pub(crate) use upstream::host_and_port;
@@ -341,7 +341,7 @@ impl Kind {
             Self::Decimal { most } => format!("a number from 0 to {most}, such as `10` or `0.5`"),
             Self::Share => "a share from 0% to 100%, such as `\"1%\"`".to_owned(),
             Self::Rate => {
-                "a number for each second, minute, hour or day, such as `\"10/s\"` or `\"5/m\"`".to_owned()
+                "a number for each second, minute, hour or day, such as `\"10/s\"`, `\"0.5/s\"` or `\"5/m\"`".to_owned()
             }
             Self::Statuses => "a status, a class or a range, several with `|`: `200`, `\"2xx\"`, `\"200-299|404\"`".to_owned(),
             Self::Status { only: &[] } => "a status from 200 to 599".to_owned(),

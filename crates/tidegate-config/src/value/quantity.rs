@@ -233,24 +233,34 @@ const SHARE_WHOLE: u64 = 1_000_000;
 /// The most that a rate counts.
 pub(crate) const RATE_MOST: u64 = 1_000_000_000;
 
-/// Reads a rate.
+/// Digits that a rate has behind the point, at most.
+const RATE_DIGITS: usize = 3;
+
+/// Reads a rate, as a whole number in a time: `0.5/s` is one in 2 s.
 pub(super) fn rate(written: Written<'_>) -> Result<(NonZeroU64, Duration), ValueError> {
     let text = match written {
         Written::Number(number) => number.to_string(),
         Written::Text { text, .. } => text.to_owned(),
         Written::Other => String::new(),
     };
-    let help =
-        "a rate is a number from 1 to 1000000000 for each s, m, h or d, such as `\"10/s\"` or `\"5/m\"`";
+    let help = "a rate is a number above 0 to 1000000000, with at most three digits behind the point, for each s, m, h or d, \
+                such as `\"10/s\"`, `\"0.5/s\"` or `\"5/m\"`";
     let (number, unit) = text.split_once('/').unwrap_or((&text, ""));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number(number) {
+    let parts = |number: &str| {
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+        let is_one = is_number(whole) && is_number(fraction) && fraction.len() <= RATE_DIGITS;
+        is_one.then(|| (whole.to_owned(), format!("{fraction:0<RATE_DIGITS$}")))
+    };
+    let Some((whole, fraction)) = parts(number) else {
         // `10r/s` is how nginx writes it.
         let digits = number.trim_end_matches(|character: char| !character.is_ascii_digit());
+        let digits = digits.replace(',', ".");
+        let digits = if digits.starts_with('.') { format!("0{digits}") } else { digits };
         let unit = if unit.is_empty() { "s" } else { unit.trim() };
-        let near = is_number(digits).then(|| format!("write `\"{digits}/{unit}\"`; "));
+        let near = parts(&digits).map(|_| format!("write `\"{digits}/{unit}\"`; "));
         return Err(ValueError::new(format!("`{text}` is no rate"), near.unwrap_or_default() + help));
-    }
+    };
     let period = TIME_UNITS.iter().find(|(name, _)| *name == unit && *name != "ms");
     let Some((_, period)) = period else {
         let meant = TIME_SLIPS.iter().find(|(slip, _)| *slip == unit).map(|(_, unit)| *unit);
@@ -262,11 +272,42 @@ pub(super) fn rate(written: Written<'_>) -> Result<(NonZeroU64, Duration), Value
         let near = meant.map(|unit| format!("write `\"{number}/{unit}\"`; ")).unwrap_or_default();
         return Err(ValueError::new(problem, near + help));
     };
+    let scale = 10u64.pow(RATE_DIGITS as u32);
     // What is too long for a number is out of bounds as well.
-    match number.parse().ok().filter(|count: &NonZeroU64| count.get() <= RATE_MOST) {
-        Some(count) => Ok((count, Duration::from_millis(*period))),
-        None => Err(ValueError::new(format!("`{text}` is out of bounds"), help)),
+    let whole: Option<u64> = whole.parse().ok().filter(|whole| *whole <= RATE_MOST);
+    let scaled = whole.and_then(|whole| NonZeroU64::new(whole * scale + fraction.parse::<u64>().ok()?));
+    let Some(scaled) = scaled else {
+        return Err(ValueError::new(format!("`{text}` is out of bounds"), help));
+    };
+    let common = greatest_common_divisor(scaled.get(), scale);
+    let count = NonZeroU64::new(scaled.get() / common).unwrap_or(scaled);
+    Ok((count, Duration::from_millis(*period * (scale / common))))
+}
+
+fn greatest_common_divisor(mut one: u64, mut other: u64) -> u64 {
+    while other > 0 {
+        (one, other) = (other, one % other);
     }
+    one
+}
+
+/// A rate as one writes it: `10/s`, or `0.5/s` for one in 2 s.
+pub(crate) fn rate_text(count: NonZeroU64, period: Duration) -> String {
+    let (units, name) = rate_units(period);
+    let scale = 10u64.pow(RATE_DIGITS as u32);
+    let scaled = u128::from(count.get()) * u128::from(scale) / u128::from(units.get());
+    let (whole, fraction) = (scaled / u128::from(scale), scaled % u128::from(scale));
+    let number = format!("{whole}.{fraction:0RATE_DIGITS$}");
+    format!("{}/{name}", number.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// How often the time of a rate holds the unit that it was written in, and that unit. A rate with a point in it has a time of 2
+/// and 5 units and their products, which come to no larger unit: there are 3 in each.
+pub(crate) fn rate_units(period: Duration) -> (NonZeroU64, &'static str) {
+    let period = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
+    let unit = TIME_UNITS.iter().rev().find(|(_, factor)| period.is_multiple_of(*factor));
+    let (name, factor) = unit.copied().unwrap_or(("ms", 1));
+    (NonZeroU64::new(period / factor).unwrap_or(NonZeroU64::MIN), name)
 }
 
 /// A time in one of the units that are longer than a day, which are not known since a month has no one length.
@@ -451,6 +492,20 @@ mod tests {
         {
             let expected = (NonZeroU64::new(count).unwrap(), Duration::from_secs(seconds));
             assert_eq!(rate(text(written)), Ok(expected), "{written}");
+            assert_eq!(rate_text(expected.0, expected.1), written);
+        }
+        for (written, count, seconds, shown) in [
+            ("0.5/s", 1, 2, "0.5/s"),
+            ("2.50/s", 5, 2, "2.5/s"),
+            ("10.0/m", 10, 60, "10/m"),
+            ("33.333/s", 33_333, 1000, "33.333/s"),
+            ("0.36/s", 9, 25, "0.36/s"),
+            ("0.001/d", 1, 86_400_000, "0.001/d"),
+            ("00.5/h", 1, 7200, "0.5/h"),
+        ] {
+            let expected = (NonZeroU64::new(count).unwrap(), Duration::from_secs(seconds));
+            assert_eq!(rate(text(written)), Ok(expected), "{written}");
+            assert_eq!(rate_text(expected.0, expected.1), shown);
         }
         for (written, message, help) in [
             ("10r/s", "`10r/s` is no rate", "write `\"10/s\"`"),
@@ -463,6 +518,13 @@ mod tests {
             ("-1/s", "`-1/s` is no rate", "a rate"),
             ("+1/s", "`+1/s` is no rate", "a rate"),
             ("1 / s", "`1 / s` is no rate", "write `\"1/s\"`"),
+            ("0,5/s", "`0,5/s` is no rate", "write `\"0.5/s\"`"),
+            (".5/s", "`.5/s` is no rate", "write `\"0.5/s\"`"),
+            ("0.5", "`0.5` does not say for which time", "write `\"0.5/s\"`"),
+            ("0.0005/s", "`0.0005/s` is no rate", "a rate is a number above 0"),
+            ("0.000/s", "`0.000/s` is out of bounds", "a rate"),
+            ("1./s", "`1./s` is no rate", "write `\"1/s\"`"),
+            ("1.2.3/s", "`1.2.3/s` is no rate", "a rate"),
         ] {
             let error = rate(text(written)).unwrap_err();
             assert_eq!(error.message, message);

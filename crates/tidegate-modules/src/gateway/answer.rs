@@ -41,6 +41,9 @@ pub(super) enum AnswerError {
     UnaskedSwitch,
     #[error("its answer is longer than it has announced")]
     Excess,
+    /// Who gets it has nothing that it could stand for (RFC 9110 section 15.4.5).
+    #[error("it has answered with 304, though the request did not ask whether anything has changed")]
+    UnaskedNotModified,
 }
 
 /// The head of an answer, as a response needs it.

@@ -54,6 +54,8 @@ pub(super) struct Call {
     pub(super) may_repeat: bool,
     /// The answer has no content, whatever it says.
     pub(super) head_only: bool,
+    /// 304 is an answer to it.
+    pub(super) is_conditional: bool,
     pub(super) wants_trailers: bool,
     /// Where interim answers go.
     pub(super) interim: Option<InterimQueue>,
@@ -338,6 +340,9 @@ impl Call {
 
     /// The head of an answer has come.
     fn answered(&mut self, mut head: AnswerHead, reader: HeadOf, mut line: Checkout) -> Result<Reply, Fault> {
+        if head.status == Status::NOT_MODIFIED && !self.is_conditional {
+            return Err(Fault::Answer(AnswerError::UnaskedNotModified));
+        }
         self.link.own_cookies.take_out_of(&mut head.lines);
         let cookie = line.pick.as_mut().and_then(|pick| pick.answered(&self.link.upstream, &self.routing));
         if let Some(cookie) = cookie {

@@ -17,6 +17,12 @@ pub fn may_pass(name: &str, is_trusted: bool, passed: &[String]) -> bool {
         && (is_trusted || !is_claim(name) || passed.iter().any(|passed| name.eq_ignore_ascii_case(passed)))
 }
 
+/// Whether 304 is an answer to a request that has fields of these names (RFC 9110 section 13.2.2).
+#[inline]
+pub fn is_conditional(contains: impl Fn(&str) -> bool) -> bool {
+    contains("if-none-match") || contains("if-modified-since")
+}
+
 /// Writes a field of a request for an application, of its cookies those that are not this server's own.
 ///
 /// # Errors

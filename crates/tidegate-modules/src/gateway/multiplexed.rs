@@ -5,10 +5,10 @@
 //! request of HTTP/2 that tells none is a stream: its call may answer before there is any content, and begins at once.
 
 use super::about::About;
-use super::answer::{AnswerHead, to_client};
+use super::answer::{AnswerError, AnswerHead, to_client};
 use super::attempts::{self, Attempt, Begun, Failure, until_answered};
 use super::call::announced;
-use super::fields::RequestTrailers;
+use super::fields::{RequestTrailers, is_conditional};
 use super::link::Link;
 use super::redirects::Back;
 use super::sendfile;
@@ -66,6 +66,7 @@ enum Fault {
     Owed(Http2Error),
     Silent,
     Client,
+    Answer(AnswerError),
 }
 
 impl Attempt for Multiplexed {
@@ -116,6 +117,12 @@ impl Attempt for Multiplexed {
                 let mut pick = pick.take();
                 if let Some(pick) = &pick {
                     pick.head_has_come(Status(head.status), now);
+                }
+                if head.status == Status::NOT_MODIFIED.0 && !is_conditional(|name| self.lines.contains(name))
+                {
+                    let fault = Fault::Answer(AnswerError::UnaskedNotModified).into();
+                    let (may_repeat, is_coincidence) = (false, false);
+                    return Err(Box::new(Failure { fault, pick: None, may_repeat, is_coincidence }));
                 }
                 let answered = |pick: &mut Selection| pick.answered(&self.link.upstream, &self.routing);
                 let cookie = pick.as_mut().and_then(answered);
@@ -257,6 +264,9 @@ impl From<Fault> for attempts::Fault {
         match fault {
             Fault::Client => attempts::Fault::Client,
             Fault::Silent => attempts::Fault::Silent,
+            Fault::Answer(error) => {
+                attempts::Fault::Application(GatewayFailure::Malformed, error.to_string())
+            }
             Fault::Owed(error) => attempts::Fault::Owed(error.to_string()),
             Fault::Stream(error) => attempts::Fault::Application(kind_of(&error), error.to_string()),
         }

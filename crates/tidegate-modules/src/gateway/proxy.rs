@@ -384,6 +384,7 @@ impl Handler for Proxy {
             dialect: Dialect::Http { may_switch: upgrade.is_some() },
             may_repeat,
             head_only: exchange.method == Method::Head,
+            is_conditional: fields::is_conditional(|name| exchange.fields.contains(name)),
             wants_trailers,
             interim: exchange.interim(),
             range: self.link.sendfile.range_of(exchange),

@@ -28,6 +28,7 @@ pub(super) fn call(
         dialect: Dialect::Http { may_switch: false },
         may_repeat,
         head_only: false,
+        is_conditional: false,
         wants_trailers: false,
         interim: None,
         range: None,

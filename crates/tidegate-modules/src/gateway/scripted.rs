@@ -3,6 +3,7 @@
 use super::about::About;
 use super::call::{Call, Dialect};
 use super::environment;
+use super::fields::is_conditional;
 use super::link::{Link, Shared};
 use super::proxy::USUAL_HEAD;
 use super::script::{NoScript, Rule, Script, Scripts};
@@ -267,6 +268,7 @@ impl Inner {
             dialect,
             may_repeat,
             head_only: exchange.method == Method::Head,
+            is_conditional: is_conditional(|name| exchange.fields.contains(name)),
             wants_trailers: false,
             interim: None,
             range: self.link.sendfile.range_of(exchange),

@@ -1,22 +1,19 @@
 //! Exemplars: of each bucket of a route's times the last sampled request, by the ids of its trace.
 //!
-//! A worker remembers them in a table of a fixed size, which is made where settings sample requests at all. A route and bucket
-//! have one place in it, which another one may take. See the OpenMetrics specification, section "Exemplars".
+//! A worker remembers them in tables of a fixed size, which are made where settings sample requests at all. A route and bucket
+//! have one place in each, which another one may take. See the OpenMetrics specification, section "Exemplars".
 
 use super::SeriesId;
 use super::answer::AnswerKey;
 use crate::histogram::Distribution;
 use crate::prometheus::BOUNDS;
 use serde::{Deserialize, Serialize};
-use std::hint::spin_loop;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Exemplars that a worker remembers.
 const PLACES: usize = 1024;
 /// Places that a reader takes under one lock.
 const AT_ONCE: usize = 16;
-/// How often a worker tries to get in: some microseconds, where a reader needs a tenth of one.
-const TRIES: usize = 200;
 /// Buckets that are exposed, the one without a bound among them.
 const BUCKETS: u32 = (*BOUNDS.end() - *BOUNDS.start() + 2) as u32;
 
@@ -90,21 +87,26 @@ struct Place {
     key: AnswerKey,
 }
 
+type Table = Mutex<Vec<Option<Place>>>;
+
 /// What a worker remembers. Empty until settings sample requests.
+///
+/// A worker waits for nobody, and a reader may be put off at any moment. So there are two tables: a reader holds one of them at a
+/// time, and the worker takes the other. One is left out only where two readers hold both.
 #[derive(Debug, Default)]
-pub(super) struct Exemplars(Mutex<Vec<Option<Place>>>);
+pub(super) struct Exemplars([Table; 2]);
 
 impl Exemplars {
     /// Makes room for some.
     pub(super) fn prepare(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).resize(PLACES, None);
+        for table in &self.0 {
+            table.lock().unwrap_or_else(PoisonError::into_inner).resize(PLACES, None);
+        }
     }
 
-    /// Remembers a request. A reader holds the places for a moment alone; where it was put off in that moment, this one is left out:
-    /// a worker waits for nobody.
+    /// Remembers a request.
     pub(super) fn remember(&self, id: SeriesId, request: &SampledRequest<'_>) {
-        let places = (0..TRIES).find_map(|_| self.0.try_lock().inspect_err(|_| spin_loop()).ok());
-        let Some(mut places) = places else { return };
+        let Some(mut places) = self.0.iter().find_map(free) else { return };
         let (Ok(trace_id), Ok(span_id)) =
             (request.trace_id.as_bytes().try_into(), request.span_id.as_bytes().try_into())
         else {
@@ -119,16 +121,21 @@ impl Exemplars {
         }
     }
 
-    /// All of them.
+    /// All of them; of a route and bucket there may be two.
     pub(super) fn read(&self) -> Vec<(SeriesId, Exemplar)> {
         let mut places = Vec::new();
-        loop {
-            let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let part = all.get(places.len()..).unwrap_or_default();
-            if part.is_empty() {
-                break;
+        for table in &self.0 {
+            let mut at = 0;
+            loop {
+                let all = table.lock().unwrap_or_else(PoisonError::into_inner);
+                let part = all.get(at..).unwrap_or_default();
+                if part.is_empty() {
+                    break;
+                }
+                let part = part.get(..AT_ONCE).unwrap_or(part);
+                places.extend_from_slice(part);
+                at += part.len();
             }
-            places.extend_from_slice(part.get(..AT_ONCE).unwrap_or(part));
         }
         let digits = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let told = |Place { series, bucket, trace_id, span_id, at, nanos, key }: Place| {
@@ -136,6 +143,15 @@ impl Exemplars {
             (SeriesId::of(series), Exemplar { bucket, trace_id, span_id, at, nanos, key })
         };
         places.into_iter().flatten().map(told).collect()
+    }
+}
+
+/// A table that nobody holds.
+fn free(table: &Table) -> Option<MutexGuard<'_, Vec<Option<Place>>>> {
+    match table.try_lock() {
+        Ok(places) => Some(places),
+        Err(TryLockError::Poisoned(places)) => Some(places.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 
@@ -148,6 +164,21 @@ mod tests {
 
     fn request(nanos: u64, at: u64) -> SampledRequest<'static> {
         SampledRequest { trace_id: TRACE, span_id: SPAN, at, nanos, key: AnswerKey::default() }
+    }
+
+    /// A reader may be put off while it holds a table; nothing of what ends in that time is left out.
+    #[test]
+    fn a_reader_that_is_put_off_costs_nothing() {
+        let exemplars = Exemplars::default();
+        exemplars.prepare();
+        for (number, held) in (1..).zip(&exemplars.0) {
+            let held = held.lock().unwrap();
+            exemplars.remember(SeriesId::of(3), &request(1, number));
+            drop(held);
+            let mut told = Vec::new();
+            exemplars.read().into_iter().for_each(|(_, exemplar)| merge(&mut told, &[exemplar]));
+            assert_eq!(told.iter().map(|exemplar| exemplar.at).collect::<Vec<_>>(), [number]);
+        }
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What each command does: loops, downloads, reports, sweep, peak, idle, compare, gate, files, urls, disk.
 
-use super::peers::{Served, bench, peer, request};
+use super::peers::{Folder, Served, bench, peer, request};
 use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
 
 #[test]
 fn a_closed_loop_counts_what_it_asked_for() {
@@ -94,6 +96,39 @@ fn downloads_are_paced_and_checked() {
     ];
     let outcome = bench(&run);
     assert_eq!(outcome.json()["errors"]["check"], 5);
+    assert_eq!((&outcome.json()["requests"], &outcome.json()["answered"]), (&5.into(), &5.into()));
+}
+
+/// Bytes that are known to be wrong are so whatever becomes of the rest.
+#[test]
+fn wrong_bytes_count_though_a_download_does_not_end() {
+    let folder = Folder::new();
+    let copy = folder.write("copy", vec![b'x'; 1_000]);
+    type End = fn(&mut TcpStream);
+    let stays: End = |stream| assert!(!request(stream));
+    let cases: [(&str, End, [&str; 2], &str); 4] = [
+        ("xxy", stays, ["-t", "300ms"], "check"),
+        ("xxy", |_| {}, ["--timeout", "10s"], "check"),
+        ("xxy", stays, ["--timeout", "300ms"], "check"),
+        ("xxx", stays, ["-t", "300ms"], "unanswered"),
+    ];
+    for (content, end, times, failure) in cases {
+        let url = peer(move |_, mut stream| {
+            if request(&mut stream) {
+                let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n";
+                let _ = stream.write_all(format!("{head}{content}").as_bytes());
+                end(&mut stream);
+            }
+        });
+        let run = ["downloads", "-c", "3", "--grace", "0s", "--verify", &copy, "--json", &url];
+        let report = bench(&[&run[..], &times].concat()).json();
+        assert_eq!(report["errors"], serde_json::json!({ failure: 3 }), "{content} {times:?}");
+        if failure == "check" {
+            let first = &report["first_failed"][0];
+            assert_eq!((&first["failure"], &first["status"]), (&"check".into(), &200.into()), "{first}");
+            assert!(first["answer"].as_str().is_some_and(|answer| answer.ends_with("xxy")), "{first}");
+        }
+    }
 }
 
 #[test]

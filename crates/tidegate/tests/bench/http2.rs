@@ -259,6 +259,7 @@ fn resets_and_goodbyes_are_counted_by_kind_or_sent_anew() {
         assert_eq!(report["succeeded"], 12 - failed, "{place}: {report}");
         if failed > 0 {
             assert_eq!(report["errors"][kind], failed, "{place}: {report}");
+            assert_eq!(report["first_failed"][0]["failure"], kind, "{place}: {report}");
         }
     }
 }

@@ -508,6 +508,54 @@ fn an_answer_that_drips_ends_in_time() {
     assert_eq!(report["requests"]["errors"]["timeout"], of["ended"], "{report:#}");
 }
 
+/// What a server has sent comes back byte for byte, though it is no UTF-8.
+#[test]
+fn bytes_go_back_as_they_came() {
+    let folder = Folder::new();
+    let (told, asked) = std::sync::mpsc::channel();
+    let server = peer(move |_, mut stream| {
+        let mut stream_in = BufReader::new(stream.try_clone().unwrap());
+        loop {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                if stream_in.read_until(b'\n', &mut head).is_ok_and(|count| count > 0) {
+                    continue;
+                }
+                return;
+            }
+            let answer: &[u8] = if head.starts_with(b"GET /first ") {
+                b"HTTP/1.1 302 Found\r\nSet-Cookie: a=\xe9\x80 b\r\nLocation: /\xe9?\xff=%41\r\nContent-Length: 0\r\n\r\n"
+            } else {
+                b"HTTP/1.1 200 OK\r\nX-Token: t\xff\xc3\r\nETag: \"\xe4\"\r\nContent-Length: 8\r\n\r\n<i>\xf6</i>"
+            };
+            let _ = told.send(head);
+            let _ = stream.write_all(answer);
+        }
+    });
+    let steps = "users 1 { steady \"200ms\" }; think fixed \"1s\"
+        op a {
+            get \"/first\" { take token header=\"x-token\"; take word css=i; take part regex=\"<i>(?-u:(.))\" }
+            get \"/next/{token}\" { cached; header \"X-Back\" \"{token}\" }
+            get \"/next/{token}\" { cached; expect header=\"X-Token: {token}\" contains=\">{word}<\" }
+            post \"/\" form=\"w={word}&p={part}\"
+        }";
+    let file = scenario(&folder, server.trim_end_matches('/'), steps);
+    let report = bench(&["run", &file, "--no-host", "--json", "--no-keep"]).json();
+    assert_eq!(report["operations"][0]["failed"], 0, "{report:#}");
+    let asked: Vec<Vec<u8>> = asked.try_iter().collect();
+    let shown = |head: &[u8]| head.escape_ascii().to_string();
+    let is_asked = |parts: &[&[u8]]| {
+        let holds =
+            |head: &Vec<u8>| parts.iter().all(|part| head.windows(part.len()).any(|piece| piece == *part));
+        assert!(asked.iter().any(holds), "{:#?}", asked.iter().map(|head| shown(head)).collect::<Vec<_>>());
+    };
+    let cookie = b"\r\nCookie: a=\xe9\x80 b\r\n";
+    is_asked(&[b"GET /%E9?%FF=%41 HTTP/1.1\r\n", cookie]);
+    is_asked(&[b"GET /next/t%FF%C3 HTTP/1.1\r\n", cookie, b"\r\nX-Back: t\xff\xc3\r\n"]);
+    is_asked(&[b"GET /next/t%FF%C3 HTTP/1.1\r\n", b"\r\nIf-None-Match: \"\xe4\"\r\n"]);
+    is_asked(&[b"POST / HTTP/1.1\r\n", cookie, b"\r\nContent-Length: 11\r\n"]);
+}
+
 /// A server that takes an upload slowly is not silent; one that takes none of it is.
 #[test]
 fn an_upload_that_moves_on_is_no_silence() {

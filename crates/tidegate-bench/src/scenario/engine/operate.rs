@@ -280,7 +280,7 @@ impl Worker<'_> {
         self.end_step_if_done(place, now);
     }
 
-    fn redirected(&mut self, place: usize, purpose: Purpose, location: &str, answer: &Answer, now: u64) {
+    fn redirected(&mut self, place: usize, purpose: Purpose, location: &[u8], answer: &Answer, now: u64) {
         let Some(user) = self.users.get_mut(place) else { return };
         user.redirects += 1;
         let path = page::resolve(&self.scenario.target, &user.path, location);
@@ -290,10 +290,12 @@ impl Worker<'_> {
                 self.ask(place, purpose, now);
             }
             Some(_) => {
+                let location = String::from_utf8_lossy(location);
                 let reason = format!("more than {REDIRECTS} redirects, the last to {location}");
                 self.fail(place, Failure::Check, reason, Some(answer), now);
             }
             None => {
+                let location = String::from_utf8_lossy(location);
                 let reason = format!("a redirect leads away from the target, to {location}");
                 self.fail(place, Failure::Check, reason, Some(answer), now);
             }
@@ -315,6 +317,7 @@ impl Worker<'_> {
         {
             user.redirects = user.redirects.saturating_add(1);
             if usize::from(user.redirects) > ASSET_REDIRECTS {
+                let location = String::from_utf8_lossy(location);
                 let reason =
                     format!("{path}, which the page loads, redirects without end, last to {location}");
                 return self.fail(place, Failure::Check, reason, Some(answer), now);

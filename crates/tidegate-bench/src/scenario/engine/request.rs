@@ -57,14 +57,15 @@ impl Request {
 pub(super) fn path(scenario: &Scenario, step: &Step, user: &User) -> Result<String, String> {
     let mut out = Vec::new();
     write(scenario, &step.path, user, Encoding::Target, &mut out)?;
-    let path = String::from_utf8_lossy(&out).into_owned();
     let beginning = step.path.beginning();
     if beginning.starts_with('/') && !beginning.starts_with("//") {
         // A path already; a variable that brings a second `/` makes no host of what follows.
-        return Ok(path);
+        return String::from_utf8(out)
+            .map_err(|fault| format!("{}: {fault}", fault.as_bytes().escape_ascii()));
     }
-    let resolved = page::resolve(&scenario.target, "/", &path);
-    resolved.ok_or_else(|| format!("{path} is not of the target {}", scenario.target))
+    let resolved = page::resolve(&scenario.target, "/", &out);
+    resolved
+        .ok_or_else(|| format!("{} is not of the target {}", String::from_utf8_lossy(&out), scenario.target))
 }
 
 /// Writes the request of a step for a path. `Err` is a sentence.
@@ -234,7 +235,7 @@ mod tests {
             load_text("test", text, Path::new("."), &BTreeMap::new()).scenario.expect("it is sound");
         let mut user = User::new(&scenario, 7, 1, (0, 1));
         user.path = path(&scenario, &scenario.operations[0].steps[0], &user).unwrap();
-        user.cookies.set("s=1; Path=/", "/");
+        user.cookies.set(b"s=\xe9; Path=/", "/");
         let validator = b"If-None-Match: \"\xff\"\r\n";
         let written = step(&scenario, &scenario.operations[0].steps[0], &user, Some(validator)).unwrap();
         let (method, target, lines) = written.parts();
@@ -244,10 +245,12 @@ mod tests {
         let end = b"Content-Length: 3\r\n\r\nc=7";
         let expected = [b"POST /a?b=7 HTTP/1.1\r\nHost: a.test:81\r\n", &lines[..], end].concat();
         assert_eq!(bytes.escape_ascii().to_string(), expected.escape_ascii().to_string());
-        for part in
-            ["X-A: 1: 2\r\n", "Cookie: s=1\r\n", "Content-Type: application/x-www-form-urlencoded\r\n"]
-        {
-            assert!(memchr::memmem::find(&lines, part.as_bytes()).is_some(), "{part}");
+        for part in [
+            &b"X-A: 1: 2\r\n"[..],
+            b"Cookie: s=\xe9\r\n",
+            b"Content-Type: application/x-www-form-urlencoded\r\n",
+        ] {
+            assert!(memchr::memmem::find(&lines, part).is_some(), "{}", part.escape_ascii());
         }
         assert!(memchr::memmem::find(&lines, b"If-None-Match: \"\xff\"\r\n").is_some());
     }

@@ -108,7 +108,7 @@ impl Worker<'_> {
         let given = Given {
             user: user.number,
             operation: operation.map_or("", |operation| &operation.name),
-            vars: user.values(scenario).collect(),
+            vars: user.values(scenario).map(|(name, value)| (name, String::from_utf8_lossy(value))).collect(),
             response: answer.map(|answer| Response {
                 status: answer.status,
                 headers: page::fields(&answer.head, method),

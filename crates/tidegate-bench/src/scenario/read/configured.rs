@@ -3,10 +3,9 @@
 //! `${NAME}` and `${NAME:-default}` are filled in where the name is of capital letters, digits and `_`, as variables of the environment
 //! are: `$host` and `${request_uri}` of a server's own language stay as they are. `$${NAME}` stands for the characters `${NAME}`.
 
-use super::Reader;
+use super::{Reader, text_of_file};
 use crate::systems::Before;
 use std::ops::Range;
-use std::path::Path;
 use std::time::Duration;
 use tidegate_config::language::Item;
 use tidegate_config::{Diagnostic, Environment, Source};
@@ -30,7 +29,7 @@ impl Reader {
             }
             return None;
         };
-        let text = match template(&from) {
+        let text = match text_of_file(&from, MOST) {
             Ok(text) => text,
             Err(fault) => {
                 let message = format!("`configure`: {} {fault}", from.display());
@@ -50,19 +49,6 @@ impl Reader {
         let within = item.duration_of("within").unwrap_or(Duration::from_secs(30));
         Some(Before::Configure { path, text: filled.into(), template: text.into(), within })
     }
-}
-
-/// The text of a template; the error is a sentence without its beginning.
-fn template(path: &Path) -> Result<String, String> {
-    let cannot = |error: std::io::Error| format!("cannot be read: {error}");
-    let about = std::fs::metadata(path).map_err(cannot)?;
-    if !about.is_file() {
-        return Err("is no file".to_owned());
-    }
-    if about.len() > MOST {
-        return Err(format!("is larger than {} MiB", MOST >> 20));
-    }
-    std::fs::read_to_string(path).map_err(cannot)
 }
 
 /// The text with variables filled in, and those that are not set, each with where it stands.

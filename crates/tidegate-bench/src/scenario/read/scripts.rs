@@ -1,6 +1,6 @@
 //! The script, and what is called of it.
 
-use super::Reader;
+use super::{Reader, text_of_file};
 use crate::scenario::USER;
 use crate::scenario::script::{Call, Engine, Export, MOST_TEXT, Mistake, Purpose, Script};
 use std::path::Path;
@@ -29,7 +29,7 @@ impl Reader {
         let name = Path::new(&path).file_name().map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_else(|| path.clone());
         let within = item.duration_of("within").unwrap_or(Duration::from_millis(100));
-        let text = match text_of(Path::new(&path)) {
+        let text = match text_of_file(Path::new(&path), MOST_TEXT) {
             Ok(text) => text,
             Err(fault) => {
                 let help = "name a file of JavaScript beside the scenario";
@@ -109,19 +109,6 @@ impl Reader {
         self.error(item.error_at(0, message), help);
         None
     }
-}
-
-/// The text of a file; the error is a sentence without its beginning.
-fn text_of(path: &Path) -> Result<String, String> {
-    let cannot = |error: std::io::Error| format!("cannot be read: {error}");
-    let about = std::fs::metadata(path).map_err(cannot)?;
-    if !about.is_file() {
-        return Err("is no file".to_owned());
-    }
-    if about.len() > MOST_TEXT {
-        return Err(format!("is larger than {} KiB", MOST_TEXT >> 10));
-    }
-    std::fs::read_to_string(path).map_err(cannot)
 }
 
 /// Where a line and a column of a text begin; both are counted from 1.

@@ -151,7 +151,7 @@ impl Reader {
         let is_whole =
             authority.is_some_and(|rest| rest.contains(['/', '?']) || template.constant().is_some());
         let Some(target) = self.target.as_ref().filter(|_| !is_path && is_whole) else { return };
-        if page::resolve(target, "/", beginning).is_none() {
+        if page::resolve(target, "/", beginning.as_bytes()).is_none() {
             let message = format!("`{}`: {beginning} is not of the target {target}", item.name());
             self.error(item.error_at(0, message), "write the path alone; all requests go to the target");
         }

@@ -138,6 +138,53 @@ fn what_does_not_fit_is_said() {
 }
 
 /// What cannot be sent is told where it stands, with what to write.
+/// A `data` with a mistake costs one sentence, not another one for each place where its variables stand.
+#[test]
+fn a_mistake_in_data_is_told_once() {
+    let folder = std::env::temp_dir().join(format!("tidegate-data-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("short.csv"), "a,b\n1\n").unwrap();
+    std::fs::write(folder.join("sound.csv"), "a,b\n1,2\n").unwrap();
+    let rest = "target \"http://a\"\nusers 2 { steady \"1m\" }\nthink fixed \"1s\"\nflow {
+        get \"/{d.a}\" { header \"X-A\" \"{d.b}\"; expect contains=\"{d}\" }
+        post \"{d.link}\" form=\"a={d.a}\"
+    }";
+    let mistakes = |data: &str| -> Vec<String> {
+        let loaded = load_text("t", &format!("{data}\n{rest}"), &folder, &BTreeMap::new());
+        loaded.diagnostics.iter().map(|found| found.message.clone()).collect()
+    };
+    for (data, part) in [
+        ("data d file=\"none.csv\"", "none.csv cannot be read"),
+        ("data d file=\"short.csv\"", "1 values in row 2"),
+        ("data d file=\".\"", "is no file"),
+        ("data d file=\"/dev/zero\"", "/dev/zero is no file"),
+        ("data d", "needs values or a file"),
+        ("data d \"x\" file=\"sound.csv\"", "needs values or a file"),
+        ("data d file=\"sound.csv\"\ndata d file=\"short.csv\"", "is there already"),
+        ("data d file=12", "stands where a string is due"),
+    ] {
+        let told = mistakes(data);
+        assert!(told.len() == 1 && told[0].contains(part), "{data}: {told:?}");
+    }
+    let told = mistakes("data d file=\"none.csv\"\nop c { get \"/{d.a}/{other}\" }");
+    assert!(told.iter().any(|told| told.contains("`{other}` is filled by nothing")), "{told:?}");
+    // What follows a value that is wrong does not take its place.
+    let calls = "op c { get \"/\" { call \"f g\" v; check \"g h\"; header \"a b\" \"v\"; take \"a b\" optional css=\"a\" } }";
+    let told = mistakes(&format!("data d \"x\"\ndata \"1 2\" \"x\" \"y\"\n{calls}"));
+    let others = ["is filled by nothing", "stands beside"];
+    let told: Vec<_> = told.iter().filter(|told| !others.iter().any(|other| told.contains(other))).collect();
+    assert!(
+        told.len() == 5 && told.iter().all(|told| told.contains("is no name that can stand here")),
+        "{told:?}"
+    );
+    // What no `data` with a mistake can be meant to fill is a mistake of its own.
+    let told = mistakes("data e file=\"none.csv\"");
+    assert_eq!(told.iter().filter(|told| told.contains("is filled by nothing")).count(), 5, "{told:?}");
+    let told = mistakes("data d file=\"sound.csv\"");
+    assert_eq!(told.iter().filter(|told| told.contains("is filled by nothing")).count(), 2, "{told:?}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn a_path_is_one_that_can_be_sent() {
     let rest = "target \"http://a:81\"\nusers 2 { steady \"1m\" }\nthink fixed \"1s\"\ndata d \"x\"\nflow {";

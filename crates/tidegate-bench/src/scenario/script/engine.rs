@@ -228,7 +228,7 @@ fn invoke<'js>(
     argument.set("operation", given.operation)?;
     let vars = Object::new(ctx.clone())?;
     for (name, value) in &given.vars {
-        vars.set(*name, *value)?;
+        vars.set(*name, &**value)?;
     }
     argument.set("vars", vars)?;
     if let Some(response) = &given.response {
@@ -346,7 +346,7 @@ mod tests {
         let given = Given {
             user: 3,
             operation: "home",
-            vars: vec![("item", "/7")],
+            vars: vec![("item", "/7".into())],
             response: Some(Response {
                 status: 200,
                 headers: vec![("x-kind".to_owned(), "k".to_owned())],
@@ -462,7 +462,11 @@ mod tests {
         let names: Vec<String> = (0..50).map(|number| format!("v{number}")).collect();
         for number in 0..200 {
             let given = Given {
-                vars: names.iter().take(number % 50).map(|name| (name.as_str(), body.as_str())).collect(),
+                vars: names
+                    .iter()
+                    .take(number % 50)
+                    .map(|name| (name.as_str(), body.as_str().into()))
+                    .collect(),
                 response: Some(Response {
                     status: 200,
                     headers: vec![("x".to_owned(), "y".repeat(number))],

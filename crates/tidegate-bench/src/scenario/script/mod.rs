@@ -15,6 +15,7 @@ mod host;
 pub(super) use engine::Engine;
 
 use crate::quantity::{show_bytes, show_duration};
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,7 +102,7 @@ pub(super) struct Given<'a> {
     /// The operation that it is in.
     pub operation: &'a str,
     /// The variables that hold something.
-    pub vars: Vec<(&'a str, &'a str)>,
+    pub vars: Vec<(&'a str, Cow<'a, str>)>,
     /// The answer, where there is one.
     pub response: Option<Response<'a>>,
 }

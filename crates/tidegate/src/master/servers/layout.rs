@@ -51,6 +51,19 @@ fn holds_all<'a>(present: &[Seen], wanted: impl IntoIterator<Item = &'a Seen>) -
     wanted.into_iter().all(|path| present.contains(path))
 }
 
+/// Whether processes that may read the one may read the other: what is new in a folder that they may read, and that is the same
+/// still, goes with it. Where a link leads to is wanted as well, beside the link. What was there and is another one now is opened by
+/// other processes, which find what it leads to.
+fn reads_all(present: &[Seen], wanted: &[Seen]) -> bool {
+    let known: HashSet<&Path> = present.iter().map(|(path, _)| path.as_path()).collect();
+    let present: HashSet<&Seen> = present.iter().collect();
+    let held = wanted.iter().filter(|seen| present.contains(seen));
+    let held: HashSet<&Path> = held.map(|(path, _)| path.as_path()).collect();
+    let is_new =
+        |path: &Path| !known.contains(path) && path.parent().is_some_and(|folder| held.contains(folder));
+    wanted.iter().all(|(path, _)| held.contains(path.as_path()) || is_new(path))
+}
+
 impl Layout {
     /// As the settings ask for, with what lies at the paths now. Asks file systems, which may hang: not for the master's
     /// thread while it serves.
@@ -112,7 +125,7 @@ impl Layout {
     /// Whether they reach all that processes made for `next` reach, as these do.
     pub fn reaches(&self, next: &Layout) -> bool {
         let may_read = match (&self.readable, &next.readable) {
-            (Some(present), Some(wanted)) => holds_all(present, wanted),
+            (Some(present), Some(wanted)) => reads_all(present, wanted),
             (present, wanted) => present.is_none() == wanted.is_none(),
         };
         let may_follow = match (&self.sealed, &next.sealed) {
@@ -209,6 +222,22 @@ mod tests {
         assert!(layout(2, &["/a", "/b"]).suits(&layout(2, &["/b"])));
         assert!(!layout(2, &["/a"]).suits(&layout(2, &["/a", "/b"])));
         assert!(!layout(2, &["/a"]).suits(&layout(3, &["/a"])));
+        // Beside it, in a folder that may be read; deeper in nothing that may be.
+        let one = layout(2, &["/w", "/w/a"]);
+        assert!(one.suits(&layout(2, &["/w", "/w/b"])) && !one.suits(&layout(2, &["/w", "/w/b/c"])));
+        assert!(!layout(2, &["/w/a"]).suits(&layout(2, &["/w", "/w/a"])));
+        assert!(!one.suits(&layout(2, &["/w", "/w/b", "/x/c"])), "a link that leads elsewhere");
+        let replaced = |path: &str| {
+            let mut readable = one.readable.clone().unwrap();
+            readable
+                .iter_mut()
+                .filter(|(known, _)| known == Path::new(path))
+                .for_each(|seen| seen.1 = Some((1, 9)));
+            Layout { readable: Some(readable), ..one.clone() }
+        };
+        assert!(!one.suits(&replaced("/w/a")) && !one.suits(&replaced("/w")), "it is another one");
+        let elsewhere = vec![("/w".into(), Some((1, 9))), ("/w/b".into(), Some((1, 2)))];
+        assert!(!one.suits(&Layout { readable: Some(elsewhere), ..one.clone() }), "so is the folder");
         let caches = |there| Layout { caches: vec![("/c".into(), there)], ..layout(2, &["/a"]) };
         assert!(caches(Some((1, 2))).suits(&layout(2, &["/a"])), "one that is not needed any more");
         assert!(caches(None).suits(&caches(None)) && !layout(2, &["/a"]).suits(&caches(Some((1, 2)))));
