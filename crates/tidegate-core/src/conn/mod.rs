@@ -236,7 +236,7 @@ impl Connection {
             idle_since: 0,
             owned: 0,
             stuck_since: 0,
-            share: Share::default(),
+            share: Share::INHERITED,
             input: Backlog::new(),
             held: Backlog::new(),
             batch: Batch::default(),

@@ -494,9 +494,10 @@ impl Connection {
     #[inline]
     pub(super) fn take_share(&mut self, cx: &Ctx) {
         if cx.share.replaces(self.share) {
-            self.share = cx.share;
             let own = cx.engine.send_buffer(cx.engine.place_of(self.listener));
-            cx.share.apply(self.fd(), cx.engine.settings.limits.unsent_size, cx.wide, own);
+            let unsent_size = cx.engine.settings.limits.unsent_size;
+            cx.share.apply(self.share, self.fd(), unsent_size, cx.wide, own);
+            self.share = cx.share;
         }
     }
 
