@@ -102,7 +102,7 @@ impl Ctx {
             samples,
             admission,
             turn: 0,
-            share: Share::default(),
+            share: Share::WIDE,
             wide: 0,
             now,
             date: HttpDate(now).format(),

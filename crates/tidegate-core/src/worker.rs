@@ -11,7 +11,6 @@ mod reclaim;
 use crate::admission::Shared;
 use crate::conn::{Connection, Next};
 use crate::context::{Ctx, head_limits, samples};
-use crate::crowd::Share;
 use crate::engine::Engine;
 use crate::listen::{self, Listener};
 use crate::log::{self, AccessBuffers, Writer};
@@ -176,8 +175,6 @@ struct Worker {
     again: Vec<Key>,
     /// Settings that wait for their `Commit`.
     prepared: Option<(Arc<Settings>, Engine, LogSet, Listening)>,
-    /// What is accepted from now on has its unsent bytes bounded.
-    is_crowded: bool,
     /// Accepting rests until then, monotonic nanoseconds.
     accept_after: u64,
     /// No descriptor is left since then, monotonic nanoseconds; 0 where there is one.
@@ -253,7 +250,6 @@ impl Worker {
             cx,
             again: Vec::new(),
             prepared: None,
-            is_crowded: false,
             accept_after: 0,
             exhausted_since: 0,
             spared_at: 0,
@@ -551,7 +547,7 @@ impl Worker {
         if let Some(mut connection) = self.connections.remove(key) {
             connection.on_close(key, &mut self.cx);
             self.cx.admission.leave(connection.entry(), connection.admitted());
-            self.cx.share = Share::of(self.connections.len(), self.cx.engine.settings.limits.unsent_size);
+            self.mind_the_crowd();
             self.cx.stats.connections.sub(1);
             if let Some(listener) = self.cx.listener(connection.listener()) {
                 listener.connections.sub(1);

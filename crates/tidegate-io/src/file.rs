@@ -172,7 +172,8 @@ pub fn read_whole(fd: BorrowedFd<'_>, len: usize, patience: Patience) -> io::Res
 }
 
 /// Moves up to `count` bytes of a file into a socket and advances `offset` (`sendfile(2)`). `Ok(None)`:
-/// the socket is full. `Ok(Some(0))`: the file ends before `offset`.
+/// the socket is full. `Ok(Some(0))`: the file ends before `offset`. Fewer than `count`: the socket is full, and the poller tells
+/// when there is room; or the file ends there, or cannot be read on.
 ///
 /// # Errors
 /// The file cannot be read, or the connection is broken.
@@ -196,8 +197,46 @@ pub fn send_file(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Kind, Poller, Ready, Slab};
     use std::fs;
     use std::io::Read;
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::time::Duration;
+
+    /// Whoever was given less than asked for need not ask again to be told when there is room.
+    #[test]
+    fn a_socket_that_takes_a_part_of_a_file_tells_when_it_has_room() {
+        let path = std::env::temp_dir().join(format!("tidegate-send-file-{}", std::process::id()));
+        const SIZE: usize = 64 << 20;
+        fs::File::create(&path).unwrap().set_len(SIZE as u64).unwrap();
+        let file = fs::File::open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let mut poller = Poller::new().unwrap();
+        let key = Slab::default().insert(());
+        poller.registry().unwrap().add(socket.as_fd(), Kind::Connection, key).unwrap();
+        let (mut ready, mut offset, mut taken) = (Vec::new(), 0, 0);
+        let mut buffer = vec![0; 1 << 20];
+        let mut parts = 0;
+        while (offset as usize) < SIZE {
+            poller.wait(Some(Duration::ZERO), &mut ready).unwrap(); // as it is now
+            ready.clear();
+            let count = SIZE - offset as usize;
+            if send_file(socket.as_fd(), file.as_fd(), &mut offset, count).unwrap() == Some(count) {
+                break;
+            }
+            parts += 1;
+            while !ready.iter().any(|event: &Ready| event.writable) {
+                assert!((taken as u64) < offset, "the client has all of it, and nobody is told");
+                taken += client.read(&mut buffer).unwrap();
+                poller.wait(Some(Duration::from_millis(20)), &mut ready).unwrap();
+            }
+        }
+        assert!(parts > 1, "{parts}");
+    }
 
     /// A worker that closes a file on FUSE waits for whoever keeps it.
     #[test]

@@ -32,7 +32,8 @@ struct Ends {
 /// A pipe, lent until it is dropped. What is in it then is lost.
 pub struct Pipe {
     ends: Option<Ends>,
-    held: usize,
+    /// Bytes, of which the system allows no pipe 4 GiB: each answer under way has room for this.
+    held: u32,
 }
 
 impl Pipe {
@@ -60,7 +61,7 @@ impl Pipe {
 
     /// Bytes in it.
     pub fn held(&self) -> usize {
-        self.held
+        self.held as usize
     }
 
     /// Takes what a socket has, `most` bytes at most, into a pipe that is empty; 0 is the end.
@@ -70,7 +71,7 @@ impl Pipe {
     pub fn fill(&mut self, from: BorrowedFd<'_>, most: usize) -> io::Result<usize> {
         let Some(ends) = &self.ends else { return Ok(0) };
         let count = splice(from, None, &ends.writer, None, most, SpliceFlags::MOVE | SpliceFlags::NONBLOCK)?;
-        self.held += count;
+        self.held += count as u32;
         Ok(count)
     }
 
@@ -82,9 +83,9 @@ impl Pipe {
         let Some(ends) = self.ends.as_ref().filter(|_| self.held > 0) else { return Ok(0) };
         let mut flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
         flags.set(SpliceFlags::MORE, more);
-        match splice(&ends.reader, None, to, None, self.held, flags) {
+        match splice(&ends.reader, None, to, None, self.held(), flags) {
             Ok(count) => {
-                self.held = self.held.saturating_sub(count);
+                self.held = self.held.saturating_sub(count as u32);
                 Ok(count)
             }
             Err(Errno::AGAIN) => Ok(0),

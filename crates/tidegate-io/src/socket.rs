@@ -1,6 +1,5 @@
 //! Sockets: listening, accepting, and the few calls that a connection makes.
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, acceptfrom_with, recv, send, sendmsg,
@@ -420,13 +419,6 @@ impl Stream {
         Ok(rustix::net::shutdown(&self.fd, Shutdown::Write)?)
     }
 
-    /// Whether more can be sent, or the connection is broken, asked of the kernel. Where not, the poller tells when there is room
-    /// again, as after a call that has found none (`poll(2)` sets `SOCK_NOSPACE`).
-    pub fn has_room(&self) -> bool {
-        let mut asked = [PollFd::new(&self.fd, PollFlags::OUT)];
-        !matches!(poll(&mut asked, Some(&Timespec::default())), Ok(0))
-    }
-
     /// What the peer has taken of what was sent, and what it has not. Two calls: not for every request.
     pub fn send_queue(&self) -> SendQueue {
         let mut waiting: libc::c_int = 0;
@@ -532,35 +524,6 @@ mod tests {
         let (stream, _) = accept(listener).unwrap().unwrap();
         assert_eq!(accept_queue(listener), Some(1));
         assert!(stream.is_quiet());
-    }
-
-    #[test]
-    fn a_full_socket_has_no_room_until_its_peer_takes_some_and_that_is_told() {
-        use std::io::Read;
-        let (stream, mut client) = tcp_pair();
-        let mut poller = crate::Poller::new().unwrap();
-        let mut keys = crate::Slab::default();
-        let registry = poller.registry().unwrap();
-        registry.add(stream.as_fd(), crate::Kind::Connection, keys.insert(())).unwrap();
-        assert!(stream.has_room());
-        let (piece, mut sent) = (vec![7; 1 << 20], 0);
-        while stream.has_room() {
-            sent += stream.send(&piece, false).unwrap();
-        }
-        let mut ready = Vec::new();
-        poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
-        ready.clear();
-        poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
-        assert!(ready.is_empty(), "nothing is new");
-        // No call has failed since: the edge comes all the same.
-        let mut taken = 0;
-        let mut buffer = vec![0; 1 << 20];
-        while !ready.iter().any(|event| event.writable) {
-            assert!(taken < sent);
-            taken += client.read(&mut buffer).unwrap();
-            poller.wait(Some(Duration::from_millis(20)), &mut ready).unwrap();
-        }
-        assert!(stream.has_room());
     }
 
     /// A pair of connected sockets, the first of which does not block.

@@ -5,6 +5,7 @@
 mod running;
 
 use running::{Folder, KeepAlive, Load, Server, WAIT, exchange, exchange_with, get, run, site, wait_for};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, prlimit};
 use std::fs;
 use std::io::{Read, Write};
@@ -15,6 +16,29 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 // ---------------------------------------------------------------- starting and ending
+
+/// Where a connection ends with an answer, both leave in one segment: nobody sees the one without the other.
+#[test]
+fn an_answer_and_the_end_of_its_connection_come_together() {
+    let folder = Folder::new("ends-together");
+    let server = Server::with_config(&folder, &site("hello"));
+    for _ in 0..100 {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        // Tried over and over: by the time that a thread is woken, a second segment has come as well.
+        stream.set_nonblocking(true).unwrap();
+        let deadline = Instant::now() + WAIT;
+        while stream.peek(&mut [0]).is_err() {
+            assert!(Instant::now() < deadline, "no answer");
+        }
+        let mut asked = [PollFd::new(&stream, PollFlags::RDHUP)];
+        assert_eq!(poll(&mut asked, Some(&Timespec::default())), Ok(1), "an answer without the end");
+        stream.set_nonblocking(false).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("\r\n\r\nhello"), "{answer}");
+    }
+}
 
 #[test]
 fn serves_until_told_to_end() {

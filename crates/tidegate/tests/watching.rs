@@ -132,6 +132,28 @@ fn downloads_that_are_given_up_count_what_was_sent() {
     assert_eq!((&site["first_byte"]["count"], &site["duration"]["count"]), (&3.into(), &3.into()));
 }
 
+/// A file that becomes shorter under a download ends where it ends: its connection is cut, since the length was announced.
+#[test]
+fn a_download_of_a_file_that_becomes_shorter_is_cut() {
+    let folder = Folder::new("watching-shorter");
+    const LEFT: u64 = (8 << 20) + 77;
+    std::fs::create_dir_all(folder.path("www")).unwrap();
+    let file = std::fs::File::create(folder.path("www/big")).unwrap();
+    file.set_len(64 << 20).unwrap();
+    let text = "workers 1\nlisten \"127.0.0.1:0\"\nsite { root \"www\" }\n";
+    let server = Server::with_config(&folder, text);
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.set_read_timeout(Some(WAIT)).unwrap();
+    stream.write_all(b"GET /big HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+    stream.read_exact(&mut [0; 1]).unwrap();
+    file.set_len(LEFT).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let head = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+    assert_eq!((answer.len() - head) as u64, LEFT);
+    assert_eq!(server.status()["stats"]["responses_cut"], 1);
+}
+
 /// What clients make up names no series: hosts, methods, paths and fields.
 #[test]
 fn what_clients_make_up_makes_no_series() {

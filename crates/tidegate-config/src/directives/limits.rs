@@ -184,7 +184,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     bound("unsent-size", LIMITS, &[one("size", Kind::Size { least: 4 * KIB, most: GIB })], "unsent-size \"128KiB\"",
         "Unsent bytes that the kernel may hold for one connection (`TCP_NOTSENT_LOWAT`) once a worker has more than \
          128 of them, and half of what it may hold in all (`SO_SNDBUF`); with thousands of them it is less, down to 16 KiB, below 128 up \
-         to 4 times as much, where `memory` allows. Less saves kernel memory with many slow downloads, more saves \
+         to 8 times as much for one whose client has taken a part, where `memory` allows. Less saves kernel memory with many slow downloads, more saves \
          processor time.",
         "unsent-size \"512KiB\""),
 ];

@@ -183,6 +183,9 @@ impl Connection {
             self.arm(key, cx); // it has all of it; from here on it is idle, or lingers
             return Next::Wait;
         }
+        if waiting == 0 && self.is_blocked {
+            return self.take_turn(key, cx); // it was not a full socket that has made the last call short
+        }
         let terms = reading_terms(self.limits(&cx.engine));
         if let Some(after) = self.reader.look(taken, terms) {
             self.arm_for(Timer::Write, after, key, cx);

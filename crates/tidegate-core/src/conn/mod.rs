@@ -236,7 +236,7 @@ impl Connection {
             idle_since: 0,
             owned: 0,
             stuck_since: 0,
-            share: Share::default(),
+            share: Share::INHERITED,
             input: Backlog::new(),
             held: Backlog::new(),
             batch: Batch::default(),
@@ -590,7 +590,7 @@ mod tests {
     /// What a download holds beside that, as the allocator counts it: with eight bytes of its own, in steps of 16.
     #[test]
     fn size_of_a_request_under_way() {
-        assert!((size_of::<Work>() + 8).next_multiple_of(16) <= 288, "{} bytes", size_of::<Work>());
+        assert!((size_of::<Work>() + 8).next_multiple_of(16) <= 272, "{} bytes", size_of::<Work>());
     }
 
     /// What is counted by a number has the name of the method and version that it was.

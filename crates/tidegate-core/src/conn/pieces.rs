@@ -46,8 +46,7 @@ fn send_run(stream: &Stream, front: &[u8], mut run: FileRun<'_>, most: u64) -> i
     }
     let count = usize::try_from(run.length.min(most)).unwrap_or(usize::MAX);
     let sent = file::send_file(stream.as_fd(), run.file, &mut run.offset, count)?.unwrap_or(0);
-    let is_all = sent == count || (sent > 0 && stream.has_room());
-    Ok(Taken { front: front.len(), content: sent as u64, is_all })
+    Ok(Taken { front: front.len(), content: sent as u64, is_all: sent == count })
 }
 
 /// Sends a piece of a file, as far as that waits for no disk.
@@ -71,9 +70,9 @@ fn send_piece(
             Ok(Some(sent)) => {
                 *total += sent as u64;
                 turn.bytes += sent as u64;
-                // Full, or interrupted, which `sendfile` does not tell. Asking costs a fifth of another one, which would get
-                // pages of the file before it finds that there is no room for them.
-                if sent < count && !stream.has_room() {
+                // Full, which the kernel has noted (`SOCK_NOSPACE`): it tells when there is room. Whatever else makes it
+                // short, such as the end of a file that was cut off, is met when the timer looks (`look_at_reader`).
+                if sent < count {
                     return Ok(Progress::Blocked);
                 }
             }

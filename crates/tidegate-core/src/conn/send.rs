@@ -494,9 +494,10 @@ impl Connection {
     #[inline]
     pub(super) fn take_share(&mut self, cx: &Ctx) {
         if cx.share.replaces(self.share) {
-            self.share = cx.share;
             let own = cx.engine.send_buffer(cx.engine.place_of(self.listener));
-            cx.share.apply(self.fd(), cx.engine.settings.limits.unsent_size, cx.wide, own);
+            let unsent_size = cx.engine.settings.limits.unsent_size;
+            cx.share.apply(self.share, self.fd(), unsent_size, cx.wide, own);
+            self.share = cx.share;
         }
     }
 
@@ -653,10 +654,18 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends the batch; what the socket refuses is held.
+    /// Sends the batch; what the socket refuses is held. Where the connection ends with it, the kernel keeps it for the end,
+    /// which [`Connection::finish`] sends in the same turn: one segment in place of two, and one acknowledgement.
     #[inline]
     pub(super) fn flush_batch(&mut self) -> io::Result<()> {
-        if self.batch.is_empty() { Ok(()) } else { self.write_batch(false) }
+        if self.batch.is_empty() { Ok(()) } else { self.write_batch(self.is_ending()) }
+    }
+
+    /// Nothing of a request or response is left to do, and no other is to come: [`Connection::finish`] is next. Not with TLS,
+    /// whose clients may say goodbye unasked: unread, that makes the close a reset, which would destroy what was kept.
+    #[inline]
+    fn is_ending(&self) -> bool {
+        !self.keep_alive && self.work.is_none() && self.transport.is_bare()
     }
 
     fn write_batch(&mut self, more: bool) -> io::Result<()> {
