@@ -3,6 +3,7 @@
 //! A parameter of loading, so that the fuzz target and the table's own tests never touch a disk.
 
 use rustix::fs::{Mode, OFlags};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
@@ -159,6 +160,61 @@ impl Disk for WithTexts<'_> {
     }
 }
 
+/// A file system that is asked each question once: very many sites may have the same root, and what was true for the first is
+/// said of all of them.
+pub(crate) struct AskedOnce<'a> {
+    disk: &'a dyn Disk,
+    what: RefCell<HashMap<OsString, What>>,
+    may_enter: RefCell<HashMap<OsString, bool>>,
+}
+
+impl<'a> AskedOnce<'a> {
+    /// For one reading of the settings: what changes later is for the next.
+    pub fn new(disk: &'a dyn Disk) -> Self {
+        Self { disk, what: RefCell::default(), may_enter: RefCell::default() }
+    }
+}
+
+/// The answer that is known, else the one that is given now.
+fn once<T: Copy>(known: &RefCell<HashMap<OsString, T>>, path: &Path, ask: impl FnOnce() -> T) -> T {
+    let answer = known.borrow().get(path.as_os_str()).copied();
+    answer.unwrap_or_else(|| {
+        let answer = ask();
+        known.borrow_mut().insert(path.as_os_str().to_owned(), answer);
+        answer
+    })
+}
+
+impl Disk for AskedOnce<'_> {
+    fn what(&self, path: &Path) -> What {
+        once(&self.what, path, || self.disk.what(path))
+    }
+
+    fn may_write(&self, path: &Path) -> bool {
+        self.disk.may_write(path)
+    }
+
+    fn may_enter(&self, path: &Path) -> bool {
+        once(&self.may_enter, path, || self.disk.may_enter(path))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.disk.read(path)
+    }
+
+    fn names(&self, folder: &Path) -> io::Result<Vec<OsString>> {
+        self.disk.names(folder)
+    }
+
+    fn identity(&self, path: &Path) -> PathBuf {
+        self.disk.identity(path)
+    }
+
+    fn knows_caches(&self) -> bool {
+        self.disk.knows_caches()
+    }
+}
+
 /// A file system where every path is a folder that may be written to and no file can be read.
 pub(crate) struct NoDisk;
 
@@ -275,6 +331,18 @@ mod tests {
         ] {
             assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
         }
+    }
+
+    /// A folder is asked about once, however many sites have it for their root.
+    #[test]
+    fn a_question_is_asked_once() {
+        let folder = std::env::temp_dir().join(format!("tidegate-asked-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let disk = AskedOnce::new(&RealDisk);
+        assert_eq!((disk.what(&folder), disk.may_enter(&folder)), (What::Folder, true));
+        fs::remove_dir(&folder).unwrap();
+        assert_eq!((disk.what(&folder), disk.may_enter(&folder)), (What::Folder, true));
+        assert_eq!(AskedOnce::new(&RealDisk).what(&folder), What::Missing);
     }
 
     /// Half of a password file is none.

@@ -3,6 +3,7 @@
 //! Done once on every string value before its type is checked, and not again on what was put in: a variable
 //! cannot smuggle in another. `$${` stands for the two characters `${`; a `$` before anything else is itself.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Where variables come from; a parameter so that tests and `check --env` need no process environment.
@@ -46,7 +47,13 @@ pub(crate) enum SubstitutionError {
 const LONGEST: usize = 64 * 1024;
 
 /// Fills in the variables of a string.
-pub(crate) fn substitute(text: &str, environment: &dyn Environment) -> Result<String, SubstitutionError> {
+pub(crate) fn substitute<'t>(
+    text: &'t str,
+    environment: &dyn Environment,
+) -> Result<Cow<'t, str>, SubstitutionError> {
+    if text.len() <= LONGEST && !text.contains("${") {
+        return Ok(Cow::Borrowed(text));
+    }
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -74,7 +81,7 @@ pub(crate) fn substitute(text: &str, environment: &dyn Environment) -> Result<St
         }
     }
     out.push_str(rest);
-    if out.len() > LONGEST { Err(SubstitutionError::TooLong) } else { Ok(out) }
+    if out.len() > LONGEST { Err(SubstitutionError::TooLong) } else { Ok(Cow::Owned(out)) }
 }
 
 fn expand(inside: &str, environment: &dyn Environment) -> Result<String, SubstitutionError> {
@@ -120,7 +127,7 @@ mod tests {
             ("${9}", Err(SubstitutionError::BadName("9".to_owned()))),
         ];
         for (text, expected) in cases {
-            assert_eq!(substitute(text, &environment), expected, "{text}");
+            assert_eq!(substitute(text, &environment).map(Cow::into_owned), expected, "{text}");
         }
     }
 }

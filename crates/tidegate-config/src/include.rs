@@ -38,6 +38,12 @@ pub(crate) struct TopNode {
     pub lost: Option<usize>,
 }
 
+/// The files that nodes stand in, in their order: one for each run of nodes that follow each other in a file.
+pub(crate) fn files_of(nodes: &[TopNode]) -> impl DoubleEndedIterator<Item = &File> {
+    let runs = nodes.chunk_by(|one, next| Arc::ptr_eq(&one.file.source.name, &next.file.source.name));
+    runs.filter_map(|run| run.first()).map(|top| &top.file)
+}
+
 /// Reads files, following `include`.
 pub(crate) struct Reader<'a, 'b> {
     pub checker: &'b mut Checker<'a>,
@@ -104,6 +110,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         let end = start + parsed.diagnostics.len();
         self.checker.form.push(start..end);
         self.checker.diagnostics.extend(parsed.diagnostics);
+        self.nodes.reserve(parsed.nodes.len());
         for (node, mistakes) in parsed.nodes.into_iter().zip(mistakes) {
             self.checker.note_broken(&file.source, &node);
             self.is_fatal |= node.is_broken && node.name != "site";

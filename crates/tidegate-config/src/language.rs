@@ -16,6 +16,7 @@ use crate::value::Value;
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 pub use crate::check::Item;
@@ -25,16 +26,18 @@ pub use crate::check::Item;
 pub struct Language {
     parts: &'static [&'static [Directive]],
     is_settings: bool,
+    /// All of them by name, those of one name in the order of the reference; made when somebody first looks one up.
+    by_name: OnceLock<Vec<&'static Directive>>,
 }
 
 impl Language {
     /// Of these directives.
     pub const fn new(parts: &'static [&'static [Directive]]) -> Language {
-        Language { parts, is_settings: false }
+        Language { parts, is_settings: false, by_name: OnceLock::new() }
     }
 
     pub(crate) const fn of_settings(parts: &'static [&'static [Directive]]) -> Language {
-        Language { parts, is_settings: true }
+        Language { parts, is_settings: true, by_name: OnceLock::new() }
     }
 
     /// Whether it is that of the settings.
@@ -49,7 +52,14 @@ impl Language {
 
     /// The directive of a name within a context.
     pub fn find(&self, context: Context, name: &str) -> Option<&'static Directive> {
-        self.all().find(|directive| directive.name == name && directive.contexts.contains(&context))
+        let by_name = self.by_name.get_or_init(|| {
+            let mut all: Vec<_> = self.all().collect();
+            all.sort_by_key(|directive| directive.name);
+            all
+        });
+        let first = by_name.partition_point(|directive| directive.name < name);
+        let mut named = by_name[first..].iter().copied().take_while(|directive| directive.name == name);
+        named.find(|directive| directive.contexts.contains(&context))
     }
 
     /// The directives that may stand in a context.

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use crate::check::{Checker, Rules};
 use crate::diagnostic::Diagnostic;
-use crate::disk::{Disk, RealDisk, WithTexts};
+use crate::disk::{AskedOnce, Disk, RealDisk, WithTexts};
 use crate::environment::Environment;
-use crate::include::{Reader, TopNode, unreadable};
+use crate::include::{Reader, TopNode, files_of, unreadable};
 use crate::lower;
 use crate::settings::{HostPattern, Origin, Settings, Site};
 use crate::source::Source;
@@ -211,6 +211,7 @@ pub(crate) fn load(
     disk: &dyn Disk,
 ) -> Loaded {
     let main = source.clone();
+    let disk = &AskedOnce::new(disk);
     let mut checker = Checker::new(environment);
     let mut reader = Reader::new(&mut checker, disk);
     reader.main(source, folder, path);
@@ -264,7 +265,7 @@ pub(crate) fn load(
 /// The files that the settings stand in, each once.
 fn sources_of(nodes: &[TopNode]) -> Vec<Source> {
     let mut seen: HashSet<&str> = HashSet::new();
-    let files = nodes.iter().map(|top| &top.file.source);
+    let files = files_of(nodes).map(|file| &file.source);
     files.filter(|source| seen.insert(&source.name)).cloned().collect()
 }
 

@@ -4,7 +4,7 @@
 use crate::check::{Checker, File, Rules};
 use crate::effective;
 use crate::environment::Environment;
-use crate::include::TopNode;
+use crate::include::{TopNode, files_of};
 use crate::settings::Origin;
 use crate::source::Source;
 use crate::syntax;
@@ -47,7 +47,7 @@ impl WrittenSettings {
     /// Those that these nodes stand in, each once.
     pub(crate) fn of(nodes: &[TopNode], read: Vec<(PathBuf, Source)>) -> WrittenSettings {
         let mut seen: HashSet<&str> = HashSet::new();
-        let files = nodes.iter().map(|top| &top.file).filter(|file| seen.insert(&file.source.name));
+        let files = files_of(nodes).filter(|file| seen.insert(&file.source.name));
         let files = files.map(|file| (file.source.clone(), file.folder.clone())).collect();
         let mut seen: HashSet<PathBuf> = HashSet::new();
         let read = read.into_iter().filter(|(path, _)| seen.insert(path.clone()));

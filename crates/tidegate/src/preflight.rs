@@ -13,12 +13,14 @@ use crate::master::users;
 use crate::server::privileges;
 use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use tidegate_config::settings::gateway::{BackendTls, BackendTrust};
 use tidegate_config::settings::pool::{Application, Place, Pool, Processes};
 use tidegate_config::settings::{
-    AcmeChallenge, Action, CertificateFiles, Directory, Listener, Origin, Route, Site, User as UserSettings,
+    AcmeChallenge, Action, CertificateFiles, Directory, HostPattern, Listener, Origin, Route, Site,
+    User as UserSettings,
 };
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::access_data::{AccessFile, AccessReader, DataKey, DataKind, database_of, lists_of};
@@ -37,6 +39,8 @@ struct Findings<'a> {
     pairs: HashMap<PairKey, Result<Pair, String>>,
     /// The same of what access asks.
     access: AccessReader,
+    /// The same of each root: `Err` says why the server processes may not look into it.
+    roots: HashMap<&'a OsStr, Result<(), String>>,
 }
 
 /// What was read, so that nobody reads it once more.
@@ -58,6 +62,7 @@ pub fn look(loaded: &mut Loaded) -> Read {
         list: Vec::new(),
         pairs: HashMap::new(),
         access: AccessReader::default(),
+        roots: HashMap::new(),
     };
     findings.users();
     findings.directories();
@@ -95,7 +100,7 @@ pub fn look(loaded: &mut Loaded) -> Read {
     }
 }
 
-impl Findings<'_> {
+impl<'a> Findings<'a> {
     fn add(&mut self, site: Option<usize>, origin: &Origin, diagnostic: Diagnostic) {
         self.list.push((site, self.loaded.point_at(diagnostic, origin)));
     }
@@ -347,16 +352,18 @@ impl Findings<'_> {
             return;
         }
         let automatic: HashSet<String> = automatic_names(settings).into_iter().collect();
+        if automatic.is_empty() {
+            return;
+        }
         let needs_one = |listener: &Listener| {
             listener.tls.as_ref().is_some_and(|tls| tls.certificate.is_none())
                 || listener.redirects_to_https.is_some()
         };
         let all_need_one = settings.listeners.iter().all(needs_one);
         for (at, site) in settings.sites.iter().enumerate() {
-            let names: Vec<String> = site.names.iter().map(ToString::to_string).collect();
-            let is_unissued =
-                |name: &&String| name.starts_with("*.") && automatic.contains(*name) && !is_local(name);
-            let unissued: Vec<&String> = names.iter().filter(is_unissued).collect();
+            let wildcards = site.names.iter().filter(|name| matches!(name, HostPattern::Suffix(_)));
+            let is_unissued = |name: &String| automatic.contains(name) && !is_local(name);
+            let unissued: Vec<String> = wildcards.map(ToString::to_string).filter(is_unissued).collect();
             let Some(name) = unissued.first() else { continue };
             let message = format!(
                 "nobody issues a certificate for `{name}` without the challenge `dns-01`, and TLS clients of its names \
@@ -364,7 +371,7 @@ impl Findings<'_> {
             );
             let help =
                 "write `acme { challenge \"dns-01\"; dns-update … }`, or name a certificate in the site";
-            let is_reached = !all_need_one || unissued.len() < names.len();
+            let is_reached = !all_need_one || unissued.len() < site.names.len();
             let said = if is_reached { Diagnostic::warning(message) } else { Diagnostic::error(message) };
             self.add((!is_reached).then_some(at), &site.origin, said.help(help));
         }
@@ -446,15 +453,17 @@ impl Findings<'_> {
 
     /// A root that the server processes may not look into would answer 403 to everything. This process may be
     /// allowed to, and so the settings look right.
-    fn roots(&mut self, at: usize, site: &Site, identity: Option<&Identity>) {
-        let mut seen: HashSet<&Path> = HashSet::new();
+    fn roots(&mut self, at: usize, site: &'a Site, identity: Option<&Identity>) {
+        let mut said: HashSet<&Path> = HashSet::new();
         for route in &site.routes {
-            let Some(root) = root_of(route).filter(|root| seen.insert(root)) else { continue };
-            let opened = match identity {
+            let Some(root) = root_of(route) else { continue };
+            let opened = self.roots.entry(root.as_os_str()).or_insert_with(|| match identity {
                 Some(identity) => users::may_enter(root, identity),
                 None => may(root, Access::EXEC_OK),
-            };
-            if let Err(why) = opened {
+            });
+            if let Err(why) = opened
+                && said.insert(root)
+            {
                 let message = format!("cannot open the root {}: {why}", root.display());
                 let help = "let the user whom the server processes run as enter it: `chmod o+x`, or `chgrp` and \
                             `chmod g+x`";

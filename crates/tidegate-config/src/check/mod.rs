@@ -11,6 +11,7 @@ pub use item::Item;
 pub(crate) use item::{Cell, File, Placed, Row, duration, number};
 pub(crate) use rules::{Rules, way};
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -109,7 +110,7 @@ impl<'a> Checker<'a> {
 
     /// Checks the nodes of a block and that what may stand once does.
     pub fn items(&mut self, file: &File, nodes: &[Node], context: Context) -> Vec<Item> {
-        let mut items: Vec<Item> = Vec::new();
+        let mut items: Vec<Item> = Vec::with_capacity(nodes.len());
         self.items_into(file, nodes, context, &mut items);
         items
     }
@@ -419,7 +420,12 @@ impl<'a> Checker<'a> {
     }
 
     /// Fills in the environment variables of a string.
-    pub fn filled(&mut self, source: &Source, text: &str, range: &Range<usize>) -> Option<String> {
+    pub fn filled<'t>(
+        &mut self,
+        source: &Source,
+        text: &'t str,
+        range: &Range<usize>,
+    ) -> Option<Cow<'t, str>> {
         let error = match substitute(text, self.environment) {
             Ok(filled) => return Some(filled),
             Err(error) => error,

@@ -37,12 +37,11 @@ pub(super) fn check(checker: &mut Checker<'_>, server: &Server, nodes: &[TopNode
 
 /// Warns of shares of traces where none begins.
 fn sampling(checker: &mut Checker<'_>, nodes: &[TopNode]) {
-    let mut found: Vec<(&Source, &Node)> = Vec::new();
-    for top in nodes {
+    let levels = nodes.iter().flat_map(|top| {
         let inside = top.node.children.iter().flatten().filter(|_| top.node.name == "site");
-        found.extend(std::iter::once(&top.node).chain(inside).map(|node| (&top.file.source, node)));
-    }
-    for (source, node) in found {
+        std::iter::once(&top.node).chain(inside).map(|node| (&top.file.source, node))
+    });
+    for (source, node) in levels {
         let samples = |node: &Node| node.entries.iter().any(|entry| entry.name.as_deref() == Some("sample"));
         if node.name == "trace-context" && name_of(node) == Some("pass") && samples(node) {
             let message = "`sample=` says nothing beside `pass`: no trace begins here";
@@ -82,7 +81,7 @@ fn statistics(checker: &mut Checker<'_>, nodes: &[TopNode]) {
 }
 
 /// A text, and the definitions that it stands in.
-type Mention = (String, Vec<*const Node>);
+type Mention<'n> = (&'n str, Vec<*const Node>);
 
 /// Warns of names that nobody mentions.
 fn names(checker: &mut Checker<'_>, nodes: &[TopNode]) {
@@ -95,13 +94,13 @@ fn names(checker: &mut Checker<'_>, nodes: &[TopNode]) {
         return;
     }
     let mut by_name: HashSet<(&str, Option<*const Node>)> = HashSet::new();
-    let mut of_values: Vec<&Mention> = Vec::new();
+    let mut of_values: Vec<&Mention<'_>> = Vec::new();
     for mention in &mentions {
         let (text, inside) = mention;
         // `proxy "http://app/base"`, `member "app"`.
-        let behind = text.split_once("://").map_or(text.as_str(), |(_, behind)| behind);
+        let behind = text.split_once("://").map_or(*text, |(_, behind)| behind);
         let name = behind.split(['/', '?']).next().unwrap_or(behind);
-        for name in [text.as_str(), name] {
+        for name in [*text, name] {
             by_name.insert((name, inside.last().copied()));
         }
         if text.contains("{value.") {
@@ -140,7 +139,7 @@ fn gather<'n>(
     node: &'n Node,
     inside: &mut Vec<*const Node>,
     defined: &mut Vec<(&'n Source, &'n Node, (&'static str, &'static str, &'static str))>,
-    mentions: &mut Vec<Mention>,
+    mentions: &mut Vec<Mention<'n>>,
 ) {
     // Within `match` and `when`, a `match` or a `value` is a condition and has no block.
     let is_definition = node.children.is_some() || node.name == "url-keys";
@@ -154,12 +153,12 @@ fn gather<'n>(
     let properties = node.entries.iter().filter(|entry| entry.name.is_some());
     for entry in arguments.chain(properties) {
         if let Literal::Text(text) = &entry.value {
-            mentions.push((text.clone(), inside.clone()));
+            mentions.push((text, inside.clone()));
         }
     }
     // Without a name it is this one.
     if node.name == "cgi" && node.arguments().next().is_none() {
-        mentions.push(("cgi".to_owned(), inside.clone()));
+        mentions.push(("cgi", inside.clone()));
     }
     for child in node.children.iter().flatten() {
         gather(source, child, inside, defined, mentions);

@@ -11,7 +11,7 @@ use crate::check::{Checker, Item};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
 use crate::disk::Disk;
-use crate::include::TopNode;
+use crate::include::{TopNode, files_of};
 use crate::settings::{
     Account, AccountFiles, Action, CertificateName, CertificateRequirement, DistinguishedPattern, How,
     Identification, ListenAddress, Listener, Login, Origin, PathPattern, Required, Requirement, Route,
@@ -116,6 +116,11 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// Whether a login takes paths of its site.
+    pub fn takes_paths(&self) -> bool {
+        !self.taken.is_empty()
+    }
+
     /// Of the top level.
     pub fn of(settings: &Settings, items: &[Item]) -> Known {
         let named = |name: &str| {
@@ -548,7 +553,7 @@ pub(super) fn limits_of_nobody(checker: &mut Checker<'_>, settings: &Settings, n
 /// The files that were read, by their names.
 pub(super) fn sources_by_name(nodes: &[TopNode]) -> HashMap<&str, &Source> {
     // The first of a name, as an origin means it.
-    nodes.iter().rev().map(|top| (&*top.file.source.name, &top.file.source)).collect()
+    files_of(nodes).rev().map(|file| (&*file.source.name, &file.source)).collect()
 }
 
 pub(super) fn point_at(

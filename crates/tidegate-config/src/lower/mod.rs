@@ -71,18 +71,21 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    /// Gives a name to the site at `origin`; the site that has it already, if there is one.
-    pub fn claim(&mut self, name: Option<HostPattern>, origin: &Origin) -> Option<&Origin> {
+    /// Gives a name to the site at `origin`. Where one has it already, that one's place: [`Claims::contest`] says that another
+    /// site wants it.
+    pub fn claim(&mut self, name: Option<HostPattern>, origin: &Origin) -> Option<Origin> {
         match self.sites.entry(name) {
             Entry::Vacant(place) => {
                 place.insert(origin.clone());
                 None
             }
-            Entry::Occupied(place) => {
-                self.contested.push(place.key().clone());
-                Some(place.into_mut())
-            }
+            Entry::Occupied(place) => Some(place.get().clone()),
         }
+    }
+
+    /// More than one site claims a name.
+    pub fn contest(&mut self, name: Option<HostPattern>) {
+        self.contested.push(name);
     }
 }
 
@@ -96,10 +99,13 @@ pub(crate) fn sites(
     left_out: &mut Vec<LeftOut>,
 ) -> Vec<Option<HostPattern>> {
     let mut claims = Claims::default();
+    claims.sites.reserve(nodes.len());
     for lost in left_out.iter() {
         let site = &lost.site;
         for host in site.names.iter().filter_map(|name| crate::value::host(name)) {
-            claims.claim(Some(host), &site.origin);
+            if claims.claim(Some(host.clone()), &site.origin).is_some() {
+                claims.contest(Some(host));
+            }
         }
     }
     for TopNode { file, node, mistakes, lost } in nodes.iter().filter(|top| top.node.name == "site") {
@@ -224,6 +230,9 @@ pub(crate) fn consistency(
         let warning = Diagnostic::warning(tls::HSTS_WITHOUT_TLS).help(tls::HSTS_HELP);
         checker.diagnostics.push(warning.at(&top.file.source, top.node.name_range.clone()));
     }
+    if settings.listeners.iter().all(|listener| listener.default_site.is_none()) {
+        return;
+    }
     let known: Vec<String> = settings.sites.iter().flat_map(|site| &site.names).map(host_text).collect();
     let rejected = left_out.iter().flat_map(|left| left.site.names.iter().map(String::as_str));
     let is_known: HashSet<&str> = known.iter().map(String::as_str).chain(rejected).collect();
@@ -326,8 +335,8 @@ pub(crate) fn plain_listing() -> Option<Listing> {
 }
 
 /// A route that serves files with the values given.
-pub(crate) fn plain_route(inherited: inherit::Inherited, pattern: PathPattern, origin: Origin) -> Route {
-    let action = route::plain_files(&inherited);
+pub(crate) fn plain_route(mut inherited: inherit::Inherited, pattern: PathPattern, origin: Origin) -> Route {
+    let action = route::plain_files(&mut inherited);
     route::with(inherited, pattern, action, origin)
 }
 

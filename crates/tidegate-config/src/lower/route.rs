@@ -1,5 +1,6 @@
 //! A route: its action and the values in force for it.
 
+use std::mem::take;
 use std::path::{Path, PathBuf};
 
 use super::inherit::Inherited;
@@ -21,10 +22,9 @@ pub(super) fn route(
     disk: &dyn Disk,
     item: &Item,
     pattern: PathPattern,
-    outer: &Inherited,
+    mut inherited: Inherited,
     is_site: bool,
 ) -> Route {
-    let mut inherited = outer.clone();
     let values = inherited.names.values.clone();
     let has_languages = match item.child("languages") {
         Some(own) => !own.is_word("off"),
@@ -50,7 +50,7 @@ pub(super) fn route(
         // Another folder is another set of files: the list of the site would hardly fit it.
         inherited.try_list.clear();
     }
-    let action = action(checker, disk, item, &pattern, &inherited, is_site);
+    let action = action(checker, disk, item, &pattern, &mut inherited, is_site);
     let rewrite = if is_site { None } else { rewrite(checker, item, &action, &pattern) };
     if !is_site
         && let Some(item) = item.child("try")
@@ -113,7 +113,7 @@ fn action(
     disk: &dyn Disk,
     item: &Item,
     pattern: &PathPattern,
-    inherited: &Inherited,
+    inherited: &mut Inherited,
     is_site: bool,
 ) -> Action {
     // The root of a site is for its routes too, so it may stand beside an answer of the site's own.
@@ -129,8 +129,8 @@ fn action(
     let takes_root = ["fastcgi", "scgi", "cgi"].iter().any(|name| item.child(name).is_some());
     let takes_alias = item.child("cgi").is_some();
     let is_beside = |name: &str| takes_root && name == "root" || takes_alias && name == "alias";
-    let answers: Vec<&str> = answers.iter().copied().filter(|name| !is_beside(name)).collect();
-    let mut given = item.children.iter().filter(|child| answers.contains(&child.directive.name));
+    let is_answer = |name: &str| answers.contains(&name) && !is_beside(name);
+    let mut given = item.children.iter().filter(|child| is_answer(child.directive.name));
     let first = given.next();
     if let (Some(first), Some(second)) = (first, given.next()) {
         let (one, other) = (first.directive.name, second.directive.name);
@@ -310,7 +310,7 @@ fn files(
     disk: &dyn Disk,
     item: &Item,
     pattern: &PathPattern,
-    inherited: &Inherited,
+    inherited: &mut Inherited,
 ) -> Action {
     let (root, strip_prefix) = below(checker, disk, item, pattern, inherited);
     if let Some(written) = item.child("root")
@@ -344,18 +344,18 @@ fn files(
     action
 }
 
-/// Files below the root in force.
-pub(super) fn plain_files(inherited: &Inherited) -> Action {
+/// Files below the root in force. What is said of files is theirs from now on, and nobody else's.
+pub(super) fn plain_files(inherited: &mut Inherited) -> Action {
     Action::Files(Files {
-        root: inherited.root.clone().unwrap_or_default(),
+        root: take(&mut inherited.root).unwrap_or_default(),
         strip_prefix: None,
-        index: inherited.index.clone(),
-        try_list: inherited.try_list.clone(),
-        listing: inherited.listing.clone(),
-        precompressed: inherited.precompressed.clone(),
-        charset: inherited.charset.clone(),
-        types: inherited.types.clone(),
-        default_type: inherited.default_type.clone(),
+        index: take(&mut inherited.index),
+        try_list: take(&mut inherited.try_list),
+        listing: take(&mut inherited.listing),
+        precompressed: take(&mut inherited.precompressed),
+        charset: take(&mut inherited.charset),
+        types: take(&mut inherited.types),
+        default_type: take(&mut inherited.default_type),
         symlinks: inherited.symlinks,
         serves_hidden: inherited.serves_hidden,
         uses_cache: inherited.uses_cache,

@@ -31,7 +31,8 @@ pub(super) fn site(
     let mut inherited = server.inherited.clone();
     inherited.level = match &names[..] {
         [] => "the site without a name".to_owned(),
-        [first, ..] => format!("the site {first}"),
+        [HostPattern::Exact(first), ..] => ["the site ", first].concat(),
+        [HostPattern::Suffix(first), ..] => ["the site *", first].concat(),
     };
     inherited.names = inherited.names.with(checker, &item.children);
     inherited.apply(checker, &item.children);
@@ -47,11 +48,13 @@ pub(super) fn site(
         tls.clients.as_ref().is_some_and(|clients| clients.is_required);
     let trusts = !inherited.trusted_proxies.is_empty();
     without_tls(checker, item, server, is_https_only && !trusts);
-    let mut routes: Vec<Route> = Vec::new();
+    let is_route = |child: &&Item| child.directive.name == "route";
+    // And the site itself, behind them.
+    let mut routes: Vec<Route> = Vec::with_capacity(item.children.iter().filter(is_route).count() + 1);
     let mut of_pattern: HashMap<String, u32> = HashMap::new();
     let of_site = inherited.level.clone();
     let mut written: Vec<&Item> = Vec::new();
-    for child in item.children.iter().filter(|child| child.directive.name == "route") {
+    for child in item.children.iter().filter(is_route) {
         server.rates.check(checker, &child.children);
         let logs_in = child.child("login").map_or(logs_in, |login| !login.is_word("off"));
         login::check(checker, &child.children, &server.known, logs_in);
@@ -61,7 +64,8 @@ pub(super) fn site(
         guards_one_path(checker, disk, item, child, inherited.root.as_deref());
         let Some(pattern) = pattern(checker, child) else {
             // The pattern is wrong; what is inside is looked at all the same.
-            route::route(checker, disk, child, PathPattern::Exact("/".to_owned()), &inherited, false);
+            let pattern = PathPattern::Exact("/".to_owned());
+            route::route(checker, disk, child, pattern, inherited.clone(), false);
             continue;
         };
         let text = pattern_text(&pattern);
@@ -71,7 +75,7 @@ pub(super) fn site(
             0 => format!("the route {text} of {of_site}"),
             before => format!("the route {text} ({}) of {of_site}", before + 1),
         };
-        routes.push(route::route(checker, disk, child, pattern, &inherited, false));
+        routes.push(route::route(checker, disk, child, pattern, inherited.clone(), false));
         written.push(child);
     }
     unreachable(checker, &routes, &written);
@@ -86,15 +90,19 @@ pub(super) fn site(
             .iter()
             .all(|name| item.child(name).is_none());
     paths_of_folders(&mut routes, inherited.root.as_deref());
+    let is_cached = inherited.cache.is_some();
+    let trusted_proxies = inherited.trusted_proxies.clone();
+    let (has_request_id, sampling) = (inherited.has_request_id, inherited.sampling);
+    let of_logins = server.known.takes_paths().then(|| inherited.clone());
     routes.push(if is_taken && says_nothing {
         // A route for everything leaves nothing to the site itself, so it need not say what to answer.
         let action = Action::Respond { status: 404, body: None, media_type: None };
-        route::with(inherited.clone(), everything, action, item.origin())
+        route::with(inherited, everything, action, item.origin())
     } else {
-        route::route(checker, disk, item, everything, &inherited, true)
+        route::route(checker, disk, item, everything, inherited, true)
     });
     unused_try(checker, item, &routes);
-    if let Some(own) = item.child("cache").filter(|_| inherited.cache.is_some()) {
+    if let Some(own) = item.child("cache").filter(|_| is_cached) {
         cache::check_effect(checker, own, routes.iter());
     }
     sources(checker, item, &routes);
@@ -108,12 +116,12 @@ pub(super) fn site(
         Some(None) => SiteLog::Off,
         Some(Some(log)) => SiteLog::Own(log),
     };
-    let trusted_proxies = inherited.trusted_proxies.clone();
     let bound = bound(checker, item, server, &names);
-    let taken = login::taken(checker, item, &server.known, &routes, &inherited);
-    routes.splice(0..0, taken);
+    if let Some(inherited) = of_logins {
+        let taken = login::taken(checker, item, &server.known, &routes, &inherited);
+        routes.splice(0..0, taken);
+    }
     let hooks = load_hook::hooks(checker, disk, &item.children, load_hook::OF_SITES);
-    let (has_request_id, sampling) = (inherited.has_request_id, inherited.sampling);
     let origin = item.origin();
     let mut site = Site {
         names,
@@ -295,16 +303,16 @@ fn without_tls(checker: &mut Checker<'_>, site: &Item, server: &Server, is_plain
 fn names(checker: &mut Checker<'_>, item: &Item, claims: &mut Claims) -> Vec<HostPattern> {
     let origin = item.origin();
     let mut names: Vec<HostPattern> = Vec::with_capacity(item.arguments.len());
-    let mut seen: HashSet<&HostPattern> = HashSet::new();
     for placed in &item.arguments {
         let Value::Host(host) = &placed.value else { continue };
         let error = |message: String| Diagnostic::error(message).at(&item.file.source, placed.range.clone());
-        if !seen.insert(host) {
-            let message = format!("`{}` stands twice in this site", host_text(host));
-            checker.diagnostics.push(error(message).help("take one of the two out"));
-            continue;
-        }
         if let Some(other) = claims.claim(Some(host.clone()), &origin) {
+            if names.contains(host) {
+                let message = format!("`{}` stands twice in this site", host_text(host));
+                checker.diagnostics.push(error(message).help("take one of the two out"));
+                continue;
+            }
+            claims.contest(Some(host.clone()));
             let message = format!("`{}` is the name of another site already", host_text(host));
             let help = format!("it stands in {other}; give it to one of the two");
             checker.diagnostics.push(error(message).help(help));
@@ -315,6 +323,7 @@ fn names(checker: &mut Checker<'_>, item: &Item, claims: &mut Claims) -> Vec<Hos
     if item.header == item.name
         && let Some(other) = claims.claim(None, &origin)
     {
+        claims.contest(None);
         let message = "there is another site without a name already";
         let help = format!("it stands in {other}; give one of the two a name");
         checker.diagnostics.push(item.error(message).help(help));
@@ -501,7 +510,7 @@ fn stripped(checker: &mut Checker<'_>, routes: &[Route], written: &[&Item]) {
 pub(super) fn of_other_hosts(checker: &mut Checker<'_>, settings: &Settings, nodes: &[TopNode]) {
     let sources = login::sources_by_name(nodes);
     for (at, site) in settings.sites.iter().enumerate() {
-        if site.names.iter().any(|name| host_text(name) == "_") {
+        if site.names.iter().any(|name| matches!(name, HostPattern::Exact(name) if name == "_")) {
             let message = "`_` is a name like any other here: no client asks for a host that is called so";
             let help = "write `site { … }` for what no other site claims";
             login::point_at(checker, &sources, &site.origin, Diagnostic::warning(message).help(help));

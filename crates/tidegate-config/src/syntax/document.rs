@@ -123,7 +123,8 @@ pub(super) fn text(token: &str) -> Result<String, &'static str> {
         return text_of_lines(lines, is_raw);
     }
     let inside = inside.get(1..inside.len() - 1).unwrap_or_default();
-    Ok(if is_raw { inside.to_owned() } else { unescape(&without_escaped_space(inside)) })
+    let is_plain = is_raw || !inside.contains('\\');
+    Ok(if is_plain { inside.to_owned() } else { unescape(&without_escaped_space(inside)) })
 }
 
 /// A string over several lines: the white space in front of its last line is taken from all of them. Escaped

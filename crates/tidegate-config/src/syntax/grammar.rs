@@ -72,6 +72,14 @@ fn mark(node: &mut Node, starts: &[usize]) {
     }
 }
 
+/// Adds to a list that mostly stays with one: room for four, as lists begin with, would be most of what very many sites take.
+fn push<T>(list: &mut Vec<T>, element: T) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(list.len().max(1));
+    }
+    list.push(element);
+}
+
 struct Pass<'a> {
     source: &'a str,
     tokens: &'a [Token],
@@ -168,7 +176,7 @@ impl Pass<'_> {
                         drop(self.node());
                     }
                 }
-                Some(_) => nodes.push(self.node()),
+                Some(_) => push(&mut nodes, self.node()),
             }
             if self.count > NODES {
                 let range = self.range();
@@ -299,7 +307,7 @@ impl Pass<'_> {
                     let entry = self.entry();
                     if node.children.is_none() {
                         node.header_end = node.header_end.max(self.behind());
-                        node.entries.extend(entry);
+                        entry.into_iter().for_each(|entry| push(&mut node.entries, entry));
                     }
                 }
             }

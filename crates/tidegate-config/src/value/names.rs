@@ -13,7 +13,7 @@ const SOCKET_PATH: usize = 107;
 pub(crate) fn host(text: &str) -> Result<HostPattern, ValueError> {
     let bad = |why: &str, help: &str| Err(ValueError::new(format!("`{text}` is no host name: {why}"), help));
     let name = text.to_ascii_lowercase();
-    if name.contains("://") || name.contains('/') {
+    if name.contains('/') {
         return bad("it holds a `/`", "write the name alone: `\"example.com\"`");
     }
     if let Some(literal) = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
@@ -22,12 +22,12 @@ pub(crate) fn host(text: &str) -> Result<HostPattern, ValueError> {
             Err(_) => bad("the address in brackets is no IPv6 address", "write `\"[2001:db8::1]\"`"),
         };
     }
-    // Without brackets nothing else could be meant.
-    if let Ok(address) = name.parse::<Ipv6Addr>() {
-        return Ok(HostPattern::Exact(format!("[{address}]")));
-    }
     if name.contains(':') {
-        return bad("it holds a `:`", "a site is named without a port; ports are given with `listen`");
+        // Without brackets nothing else could be meant.
+        return match name.parse::<Ipv6Addr>() {
+            Ok(address) => Ok(HostPattern::Exact(format!("[{address}]"))),
+            Err(_) => bad("it holds a `:`", "a site is named without a port; ports are given with `listen`"),
+        };
     }
     if !name.is_ascii() {
         return bad("it holds letters outside ASCII", "write its ASCII form, which begins with `xn--`");
@@ -55,10 +55,13 @@ pub(crate) fn host(text: &str) -> Result<HostPattern, ValueError> {
             "labels hold letters, digits, `-` and `_`, and dots part them",
         );
     }
+    let length = labels.len();
     Ok(if is_suffix {
         HostPattern::Suffix(format!(".{labels}"))
     } else {
-        HostPattern::Exact(labels.to_owned())
+        let mut name = name;
+        name.truncate(length);
+        HostPattern::Exact(name)
     })
 }
 

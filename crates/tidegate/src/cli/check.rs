@@ -74,6 +74,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         if errors > 0 { complain(&summary) } else { print(&summary).map(drop)? }
     }
+    // The process ends here, and its memory with it: freeing that of very many sites takes a while.
+    std::mem::forget(loaded);
     Ok(if errors > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

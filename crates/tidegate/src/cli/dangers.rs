@@ -8,7 +8,8 @@
 use super::loops::{host_of, listener};
 use crate::master::logs::Logs;
 use std::cell::OnceCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -68,7 +69,7 @@ pub fn look(loaded: &mut Loaded, config: &Path) {
     let mut dangers = Dangers {
         settings,
         engine: OnceCell::new(),
-        entries: ENTRIES,
+        folders: Folders::new(),
         found: Vec::new(),
         known: HashSet::new(),
     };
@@ -130,16 +131,15 @@ struct Dangers<'s> {
     settings: &'s Settings,
     /// Made for the first that is to be asked for: with very many sites that takes seconds.
     engine: OnceCell<Engine>,
-    /// That may still be looked at.
-    entries: usize,
+    folders: Folders<'s>,
     found: Vec<(Origin, Diagnostic)>,
     /// Where what was found already.
     known: HashSet<(Origin, String)>,
 }
 
-impl Dangers<'_> {
+impl<'s> Dangers<'s> {
     /// The route that answers a stranger's request for a path.
-    fn route_of<'s>(&self, site: &'s Site, path: &[u8], stranger: IpAddr) -> Option<&'s Route> {
+    fn route_of<'r>(&self, site: &'r Site, path: &[u8], stranger: IpAddr) -> Option<&'r Route> {
         let is_secure = [false, true].into_iter().find(|is_secure| {
             listener(self.settings, *is_secure).is_some() && (*is_secure || !site.is_https_only)
         })?;
@@ -206,7 +206,8 @@ impl Dangers<'_> {
     fn roots(&mut self, site: &Site) {
         for route in &site.routes {
             let Action::Files(files) = &route.action else { continue };
-            let Some(root) = OF_THE_SYSTEM.iter().find(|known| files.root == Path::new(known)) else {
+            // As texts: paths of settings have no `.` in them and no `/` at their end.
+            let Some(root) = OF_THE_SYSTEM.iter().find(|known| files.root.as_os_str() == **known) else {
                 continue;
             };
             let by = match &self.settings.user {
@@ -251,40 +252,32 @@ impl Dangers<'_> {
     }
 
     /// Secrets that are served as files.
-    fn secrets(&mut self, site: &Site, secrets: &[(PathBuf, &'static str)]) {
-        let mut seen: HashSet<(&Path, &Option<String>)> = HashSet::new();
+    fn secrets(&mut self, site: &'s Site, secrets: &[(PathBuf, &'static str)]) {
+        let mut seen: HashSet<(&Path, &Option<String>, bool)> = HashSet::new();
         for route in &site.routes {
             let Action::Files(files) = &route.action else { continue };
-            if !seen.insert((&files.root, &files.strip_prefix)) {
+            let there = self.folders.giveaways(&files.root, files.serves_hidden, secrets);
+            if there.is_empty() || !seen.insert((&files.root, &files.strip_prefix, files.serves_hidden)) {
                 continue;
             }
-            let Ok(root) = files.root.canonicalize() else { continue };
-            let mut there: Vec<(PathBuf, &str)> = Vec::new();
-            for (path, what) in secrets {
-                there.extend(path.strip_prefix(&root).ok().map(|path| (path.to_owned(), *what)));
-            }
-            if files.serves_hidden {
-                let known = HIDDEN.iter().filter(|name| root.join(name).is_file());
-                there.extend(known.map(|name| (PathBuf::from(name), "what is nobody's business")));
-            }
-            for name in self.names(&root) {
-                there.extend(giveaway(&name).map(|what| (PathBuf::from(&name), what)));
-            }
-            for (path, what) in there {
-                self.secret(site, files, &path, what);
+            for (path, what) in &*there {
+                self.secret(site, files, path, what);
             }
         }
     }
 
     fn secret(&mut self, site: &Site, files: &Files, path: &Path, what: &str) {
         let parts = || path.iter().filter_map(|part| part.to_str());
-        let is_hidden = parts().any(|part| part.starts_with('.')) && !files.serves_hidden;
+        let is_hidden = parts().any(|part| part.starts_with('.'));
         let prefix = files.strip_prefix.as_deref().unwrap_or_default().trim_end_matches('/');
         let url = format!("{prefix}/{}", parts().collect::<Vec<_>>().join("/"));
-        let Some(route) = self.route_of(site, url.as_bytes(), STRANGERS[0]).filter(|_| !is_hidden) else {
+        if is_hidden && !files.serves_hidden {
             return;
-        };
-        let is_it = matches!(&route.action, Action::Files(served) if served.root == files.root);
+        }
+        let Some(route) = self.route_of(site, url.as_bytes(), STRANGERS[0]) else { return };
+        // Another route may answer for it, of the same root.
+        let is_it = matches!(&route.action, Action::Files(served)
+            if served.root == files.root && (served.serves_hidden || !is_hidden));
         if is_it {
             let (origin, path) = (route.origin.clone(), files.root.join(path));
             let message = format!("everybody may have {} as {url}: {what}", path.display());
@@ -298,7 +291,7 @@ impl Dangers<'_> {
     }
 
     /// Folders that uploads go to, in which scripts run.
-    fn uploads(&mut self, site: &Site) {
+    fn uploads(&mut self, site: &'s Site) {
         let mut seen: HashSet<&Path> = HashSet::new();
         for route in &site.routes {
             let (Action::Cgi(application) | Action::Fastcgi(application) | Action::Scgi(application)) =
@@ -312,7 +305,7 @@ impl Dangers<'_> {
             if root.as_os_str().is_empty() || !seen.insert(root) {
                 continue;
             }
-            for folder in self.folders_of_uploads(root) {
+            for folder in &*self.folders.of_uploads(root) {
                 let Some(url) = folder.strip_prefix(root).ok().and_then(Path::to_str) else { continue };
                 let script = format!("/{url}/x{suffix}");
                 let Some(runs) = self.route_of(site, script.as_bytes(), STRANGERS[0]) else { continue };
@@ -330,9 +323,60 @@ impl Dangers<'_> {
             }
         }
     }
+}
+
+/// Paths below a root, each with what it gives away.
+type Giveaways = Rc<[(PathBuf, &'static str)]>;
+
+/// What lies in the folders that are looked at. Each is looked at once: very many sites may have the same root.
+struct Folders<'s> {
+    /// Entries that may still be looked at.
+    entries: usize,
+    /// By root, and whether hidden files are served: what gives something away below it, and what it gives away.
+    giveaways: HashMap<(&'s OsStr, bool), Giveaways>,
+    /// By root: where uploads go.
+    of_uploads: HashMap<&'s OsStr, Rc<[PathBuf]>>,
+}
+
+impl<'s> Folders<'s> {
+    fn new() -> Self {
+        Self { entries: ENTRIES, giveaways: HashMap::new(), of_uploads: HashMap::new() }
+    }
+
+    /// What lies below a root and is secret wherever it lies, is named by the settings as such, or gives itself away by its name.
+    fn giveaways(
+        &mut self,
+        root: &'s Path,
+        serves_hidden: bool,
+        secrets: &[(PathBuf, &'static str)],
+    ) -> Giveaways {
+        let key = (root.as_os_str(), serves_hidden);
+        if let Some(known) = self.giveaways.get(&key) {
+            return known.clone();
+        }
+        let mut there: Vec<(PathBuf, &str)> = Vec::new();
+        if let Ok(root) = root.canonicalize() {
+            for (path, what) in secrets {
+                there.extend(path.strip_prefix(&root).ok().map(|path| (path.to_owned(), *what)));
+            }
+            if serves_hidden {
+                let known = HIDDEN.iter().filter(|name| root.join(name).is_file());
+                there.extend(known.map(|name| (PathBuf::from(name), "what is nobody's business")));
+            }
+            for name in self.names(&root) {
+                there.extend(giveaway(&name).map(|what| (PathBuf::from(&name), what)));
+            }
+        }
+        let there = Rc::from(there);
+        self.giveaways.insert(key, Rc::clone(&there));
+        there
+    }
 
     /// Folders below a root that are called so and that more than root may write to, or that everybody may write to.
-    fn folders_of_uploads(&mut self, root: &Path) -> Vec<PathBuf> {
+    fn of_uploads(&mut self, root: &'s Path) -> Rc<[PathBuf]> {
+        if let Some(known) = self.of_uploads.get(root.as_os_str()) {
+            return known.clone();
+        }
         let (mut found, mut left) = (Vec::new(), vec![(root.to_owned(), 0)]);
         while let Some((folder, depth)) = left.pop() {
             for name in self.names(&folder) {
@@ -350,6 +394,8 @@ impl Dangers<'_> {
             }
         }
         found.sort_unstable();
+        let found = Rc::from(found);
+        self.of_uploads.insert(root.as_os_str(), Rc::clone(&found));
         found
     }
 

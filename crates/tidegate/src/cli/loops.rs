@@ -4,6 +4,7 @@
 //! Nothing is read and nobody is asked: all that answers otherwise is taken for an answer. What is found comes with a
 //! witness, the addresses that lead to each other.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,7 +28,8 @@ const TRIED: usize = 5_000;
 /// Warns of circles.
 pub fn look(loaded: &mut Loaded) {
     let Some(settings) = &loaded.settings else { return };
-    let engine = engine(settings);
+    // Made for the first route that leads on: with very many sites that takes a while, and most have none.
+    let engine = OnceCell::new();
     let mut found: Vec<(Origin, String)> = Vec::new();
     let mut known: HashSet<Origin> = HashSet::new();
     let mut tried = 0;
@@ -37,7 +39,8 @@ pub fn look(loaded: &mut Loaded) {
             if tried > TRIED {
                 break;
             }
-            let circle = starts(settings, site, route).find_map(|start| circle(&engine, settings, start));
+            let engine = engine.get_or_init(|| self::engine(settings));
+            let circle = starts(settings, site, route).find_map(|start| circle(engine, settings, start));
             if let Some(circle) = circle.filter(|_| known.insert(route.origin.clone())) {
                 found.push((route.origin.clone(), circle));
             }

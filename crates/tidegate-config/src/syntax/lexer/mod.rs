@@ -158,8 +158,11 @@ impl<'a> Lexer<'a> {
             );
             return self.take(TokenKind::Word, length);
         }
-        let mut length = 0;
-        for (at, character) in rest.char_indices() {
+        // Most words are nothing but these.
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        let plain = rest.bytes().take_while(|byte| is_plain(*byte)).count();
+        let mut length = plain;
+        for (at, character) in rest[plain..].char_indices().map(|(at, character)| (plain + at, character)) {
             let ends = matches!(character, '{' | '}' | '(' | ')' | '=' | ';' | '"' | '\\')
                 || is_space(character)
                 || is_forbidden(character)
@@ -380,10 +383,8 @@ fn line_length(text: &str) -> usize {
 
 /// The length of the line end that begins a text; 0 when there is none.
 pub(super) fn newline_length(text: &str) -> usize {
-    if text.starts_with("\r\n") {
-        return 2;
-    }
     match text.chars().next() {
+        Some('\r') if text.as_bytes().get(1) == Some(&b'\n') => 2,
         Some(character @ ('\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')) => {
             character.len_utf8()
         }

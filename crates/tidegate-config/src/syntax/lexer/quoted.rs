@@ -2,6 +2,11 @@
 
 use super::{Lexer, TokenKind, is_forbidden, is_space, line_length, newline_length};
 
+/// Whether a byte is a whole character that means itself in every string.
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')
+}
+
 /// The longest string, bytes.
 const STRING_SIZE: usize = 64 * 1024;
 
@@ -11,13 +16,22 @@ impl Lexer<'_> {
         let rest = self.rest();
         let body = &rest[hashes..];
         let quotes = if body.starts_with("\"\"\"") { 3 } else { 1 };
-        let close = format!("{}{}", &"\"\"\""[..quotes], "#".repeat(hashes));
+        let is_close = |left: &[u8]| match left.split_at_checked(quotes) {
+            Some((ends, behind)) => {
+                ends.iter().all(|byte| *byte == b'"')
+                    && behind.len() >= hashes
+                    && behind.iter().take(hashes).all(|byte| *byte == b'#')
+            }
+            None => false,
+        };
         let mut at = hashes + quotes;
         loop {
+            // Most of a string is plain and ends nothing.
+            at += rest.as_bytes()[at..].iter().take_while(|byte| is_plain(**byte)).count();
             let left = &rest[at..];
             let Some(character) = left.chars().next() else { break };
-            if left.starts_with(&close) {
-                return self.finish_quoted(hashes, quotes, at + close.len());
+            if is_close(left.as_bytes()) {
+                return self.finish_quoted(hashes, quotes, at + quotes + hashes);
             }
             let newline = newline_length(left);
             if newline > 0 && quotes == 1 {
@@ -41,8 +55,9 @@ impl Lexer<'_> {
                 }
             };
         }
-        let help = format!("close it with `{close}` on the same line");
-        let help = if quotes == 1 { help } else { format!("close it with `{close}` on a line of its own") };
+        let close = format!("{}{}", &"\"\"\""[..quotes], "#".repeat(hashes));
+        let place = if quotes == 1 { "on the same line" } else { "on a line of its own" };
+        let help = format!("close it with `{close}` {place}");
         // An open string of several lines would swallow the rest; only its first line is marked.
         let line = line_length(rest);
         self.error(self.at..self.at + line.max(1), "this string is not closed", Some(&help));
