@@ -4,7 +4,6 @@ use super::about::About;
 use super::call::{Call, Dialect};
 use super::environment;
 use super::link::{Link, Shared};
-use super::proxy::USUAL_HEAD;
 use super::script::{NoScript, Rule, Script, Scripts};
 use super::script_fault::{ScriptFault, fault_of};
 use super::spill::Spilled;
@@ -21,7 +20,7 @@ use tidegate_config::settings::{self, Route};
 use tidegate_core::body::RequestBody;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::memory::{self, Weight};
-use tidegate_core::{Exchange, Handler, Need, Pass, Reply, Response, answer, log};
+use tidegate_core::{Exchange, Handler, Need, Pass, Reply, Response, answer, log, spare};
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
 use tidegate_io::file::Patience;
@@ -204,12 +203,12 @@ impl Inner {
     fn call(self: &Rc<Self>, script: &Script<'_>, exchange: &mut Exchange<'_>) -> Reply {
         let Some(body) = exchange.state.body.take() else {
             let upload = Upload::whole(self.encode(script, exchange, None, true)).framed(self.framing());
-            return self.made(upload, exchange).run();
+            return self.run(upload, exchange);
         };
         if let Some(len) = body.len {
             let framing = self.framing();
             let upload = Upload::with_body(self.encode(script, exchange, Some(len), false), body, framing);
-            return self.made(upload, exchange).run();
+            return self.run(upload, exchange);
         }
         // The length has to be told first, so all of the content has to be here first.
         let (inner, script) = (self.clone(), script.to_owned());
@@ -227,7 +226,7 @@ impl Inner {
                 }
                 Err(response) => return Reply::Ready(response),
             };
-            inner.made(upload, exchange).run()
+            inner.run(upload, exchange)
         })
     }
 
@@ -253,14 +252,14 @@ impl Inner {
         })
     }
 
-    fn made(&self, upload: Upload, exchange: &Exchange<'_>) -> Call {
+    fn run(&self, upload: Upload, exchange: &Exchange<'_>) -> Reply {
         // A script that has been started is not started again, whatever came of it.
         let may_repeat = self.protocol != Protocol::Cgi && exchange.method.is_safe();
         let dialect = match self.protocol {
             Protocol::FastCgi => Dialect::FastCgi,
             Protocol::Scgi | Protocol::Cgi => Dialect::Scgi,
         };
-        Call {
+        let call = Call {
             link: self.link.clone(),
             routing: RoutingState::of(&self.link, exchange, may_repeat),
             upload,
@@ -273,7 +272,8 @@ impl Inner {
             back: None,
             elsewhere: exchange.elsewhere().map(Box::new),
             target: exchange.target.into(),
-        }
+        };
+        call.run()
     }
 
     fn framing(&self) -> Framing {
@@ -292,7 +292,7 @@ impl Inner {
         content_length: Option<u64>,
         is_whole: bool,
     ) -> Vec<u8> {
-        let mut out = Vec::with_capacity(USUAL_HEAD);
+        let mut out = spare::take();
         match self.protocol {
             Protocol::FastCgi => {
                 fastcgi::begin_request(&mut out, REQUEST, Role::Responder, self.link.keeps());
