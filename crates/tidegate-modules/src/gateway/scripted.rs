@@ -2,7 +2,7 @@
 
 use super::about::About;
 use super::call::{Call, Dialect};
-use super::environment;
+use super::environment::{self, ServerSide};
 use super::link::{Link, Shared};
 use super::script::{NoScript, Rule, Script, Scripts};
 use super::script_fault::{ScriptFault, fault_of};
@@ -10,6 +10,7 @@ use super::spill::Spilled;
 use super::upload::{Framing, REQUEST, Upload};
 use super::upstream::RoutingState;
 use crate::files::open_root;
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -54,6 +55,8 @@ struct Inner {
     params: Vec<(String, String)>,
     /// The variables that are the same for all requests, as they are sent.
     fixed: Vec<u8>,
+    /// Those that are the same for most.
+    server: RefCell<ServerSide>,
 }
 
 impl Scripted {
@@ -99,7 +102,7 @@ impl Scripted {
         };
         environment::write_fixed(scripts.finder().document_root(), &params, &mut sink);
         let link = Link::new(shared, &application.gateway, site, None)?;
-        let inner = Inner { protocol, link, scripts, params, fixed };
+        let inner = Inner { protocol, link, scripts, params, fixed, server: RefCell::default() };
         Ok(Scripted { inner: Rc::new(inner) })
     }
 }
@@ -293,11 +296,13 @@ impl Inner {
         is_whole: bool,
     ) -> Vec<u8> {
         let mut out = spare::take();
+        let mut server = self.server.borrow_mut();
         match self.protocol {
             Protocol::FastCgi => {
                 fastcgi::begin_request(&mut out, REQUEST, Role::Responder, self.link.keeps());
                 let mut params = Params::begin(&mut out, REQUEST);
                 params.push_pairs(&self.fixed);
+                params.push_pairs(server.of(exchange, &self.link, &self.params, fastcgi::append_pair));
                 environment::write(exchange, &self.link, script, &self.params, content_length, &mut params);
                 params.finish();
                 if is_whole {
@@ -307,6 +312,10 @@ impl Inner {
             Protocol::Scgi | Protocol::Cgi => {
                 let mut variables = Variables::begin(&mut out, content_length.unwrap_or(0));
                 variables.push_variables(&self.fixed);
+                let append = |out: &mut Vec<u8>, name: &[u8], value: &[u8]| {
+                    let _ = scgi::append_variable(out, name, value);
+                };
+                variables.push_variables(server.of(exchange, &self.link, &self.params, append));
                 environment::write(exchange, &self.link, script, &self.params, None, &mut variables);
                 variables.finish();
             }
