@@ -210,9 +210,10 @@ impl Pool {
         self.keeper.idle() > 0
     }
 
-    /// Takes back a connection whose exchange was finished in order. It is closed where it cannot be kept.
+    /// Takes back a connection whose exchange was finished in order, `now`, monotonic nanoseconds. It is closed where it cannot
+    /// be kept.
     #[inline]
-    pub fn put(self: &Rc<Self>, mut connection: Connection) {
+    pub fn put(self: &Rc<Self>, mut connection: Connection, now: u64) {
         let limits = self.limits.get();
         if self.idle() >= limits.idle || connection.is_stale() || self.peer.is_starving() {
             return;
@@ -228,7 +229,7 @@ impl Pool {
             }
             None => self.start_sweeper(),
         }
-        let idle = Idle { connection: connection.park(), since: monotonic_ns() };
+        let idle = Idle { connection: connection.park(), since: now };
         self.keeper.change(|connections| connections.push(idle));
         // Whoever began to starve since it was looked at has seen no idle connection here, and woken nobody.
         if self.peer.is_starving() {
@@ -435,7 +436,7 @@ mod tests {
         let kept: Vec<Connection> = (0..3).map(|_| opened(&mut poller, &runtime, &pool)).collect();
         let mut accepted: Vec<_> = (0..3).map(|_| listener.accept().unwrap().0).collect();
         // The first one that is put back is the longest idle one, and its other end has gone.
-        kept.into_iter().for_each(|connection| pool.put(connection));
+        kept.into_iter().for_each(|connection| pool.put(connection, monotonic_ns()));
         assert_eq!((pool.idle(), peer.idle(), peer.open()), (3, 3, 3));
         accepted.remove(0).shutdown(std::net::Shutdown::Both).unwrap();
 
@@ -455,7 +456,7 @@ mod tests {
                 }
             };
             assert_eq!(&buffer[..count], b"answer");
-            pool.put(taken);
+            pool.put(taken, monotonic_ns());
             assert_eq!(pool.idle(), 1);
         });
         tell.recv().unwrap();

@@ -14,16 +14,13 @@ const LENGTHS: usize = 2 * size_of::<usize>();
 
 impl ClientHead {
     pub(crate) fn of(exchange: &Exchange<'_>) -> ClientHead {
-        let authority = Field { name: exchange.authority, value: b"" };
-        let pairs = || std::iter::once(&authority).chain(exchange.fields.iter());
-        let length = pairs().map(|field| LENGTHS + field.name.len() + field.value.len()).sum();
-        let mut bytes = Vec::with_capacity(length);
-        for Field { name, value } in pairs() {
-            bytes.extend_from_slice(&name.len().to_ne_bytes());
-            bytes.extend_from_slice(&value.len().to_ne_bytes());
-            bytes.extend_from_slice(name.as_bytes());
-            bytes.extend_from_slice(value);
-        }
+        let (authority, fields) = (exchange.authority, exchange.fields);
+        let length = |name: &str, value: &[u8]| LENGTHS + name.len() + value.len();
+        let all =
+            fields.iter().fold(length(authority, &[]), |all, field| all + length(field.name, field.value));
+        let mut bytes = Vec::with_capacity(all);
+        push(&mut bytes, authority, &[]);
+        fields.iter().for_each(|field| push(&mut bytes, field.name, field.value));
         ClientHead(bytes.into_boxed_slice())
     }
 
@@ -55,6 +52,14 @@ impl ClientHead {
         fields.retain(|field| !OF_ONE_RESOURCE.iter().any(|name| name.eq_ignore_ascii_case(field.name)));
         fields
     }
+}
+
+#[inline]
+fn push(bytes: &mut Vec<u8>, name: &str, value: &[u8]) {
+    let lengths = [name.len().to_ne_bytes(), value.len().to_ne_bytes()];
+    bytes.extend_from_slice(lengths.as_flattened());
+    bytes.extend_from_slice(name.as_bytes());
+    bytes.extend_from_slice(value);
 }
 
 /// RFC 9110 sections 7.6, 7.8, 8.3 to 8.7, 10.1.1, 10.1.4, 13.1, 14.2; RFC 9112 section 6.1.

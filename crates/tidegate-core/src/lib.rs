@@ -55,6 +55,7 @@ pub mod site;
 mod slow;
 pub mod solo;
 mod spans;
+pub mod spare;
 pub mod state;
 pub mod subrequest;
 mod tail;

@@ -2,6 +2,7 @@
 
 use crate::body::BodySink;
 use crate::body_stream::BodyStream;
+use crate::spare;
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::io;
 use std::rc::Rc;
@@ -120,6 +121,14 @@ impl Head {
         match self {
             Head::Fields(lines) | Head::Final(lines) => lines,
             Head::Prebuilt(message) => message.lines(),
+        }
+    }
+
+    /// It has been sent: the next answer may have its memory.
+    #[inline]
+    pub(crate) fn recycle(self) {
+        if let Head::Fields(lines) | Head::Final(lines) = self {
+            spare::give(lines.into_memory());
         }
     }
 }

@@ -129,8 +129,13 @@ impl RequestState {
     }
 
     /// The same for another request, without content.
-    #[inline]
     pub(crate) fn copy(&self, signals: Signals) -> RequestState {
+        RequestState { matched: self.matched.clone(), ..self.copy_for(signals, self.asked.clone()) }
+    }
+
+    /// The same for a request that this one, or the one before it, has led to: its path is another one.
+    #[inline]
+    pub(crate) fn copy_for(&self, signals: Signals, asked: Option<ClientHead>) -> RequestState {
         let _ = self.trace();
         let RequestState {
             remote,
@@ -146,9 +151,9 @@ impl RequestState {
             identity,
             has_encoded_slash,
             rehearsed,
-            matched,
+            matched: _,
             is_rewritten,
-            asked,
+            asked: _,
             trace,
             signals: _,
         } = self;
@@ -161,14 +166,14 @@ impl RequestState {
             route: *route,
             has_route: *has_route,
             hops: *hops,
-            counted: counted.clone(),
+            counted: SmallVec::from_slice(counted),
             holds: holds.clone(),
             identity: identity.clone(),
             has_encoded_slash: *has_encoded_slash,
             rehearsed: rehearsed.clone(),
-            matched: matched.clone(),
+            matched: None,
             is_rewritten: *is_rewritten,
-            asked: asked.clone(),
+            asked,
             trace: trace.clone(),
             signals,
         }

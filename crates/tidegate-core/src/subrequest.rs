@@ -251,7 +251,8 @@ fn answer(
 impl InternalRedirect {
     /// From a request to the site.
     pub(crate) fn of(site: &Rc<Site>, exchange: &Exchange<'_>) -> InternalRedirect {
-        let mut redirect = InternalRedirect {
+        let asked = exchange.state.asked.clone().unwrap_or_else(|| ClientHead::of(exchange));
+        InternalRedirect {
             site: site.clone(),
             head_only: exchange.method == Method::Head,
             scheme: exchange.scheme,
@@ -259,12 +260,8 @@ impl InternalRedirect {
             now: exchange.now,
             started: exchange.started,
             // Its answer is one of ours: what it asks is nothing to the connection.
-            state: exchange.state.copy(Signals::default()),
-        };
-        let asked = exchange.state.asked.clone();
-        redirect.state.asked = Some(asked.unwrap_or_else(|| ClientHead::of(exchange)));
-        redirect.state.matched = None;
-        redirect
+            state: exchange.state.copy_for(Signals::default(), Some(asked)),
+        }
     }
 
     /// What a `GET` of `target`, a path with a query perhaps, is answered. 404 where it leads nowhere, and 508

@@ -184,11 +184,11 @@ impl Trace {
         self.queued_for.borrow().clone()
     }
 
-    /// A member has been chosen, and the request is about to be sent there.
-    pub fn begin_try(&self, member: Option<Address>) {
+    /// A member has been chosen, and the request is about to be sent there; `began` is monotonic, nanoseconds.
+    pub fn begin_try(&self, member: Option<Address>, began: u64) {
         let mut tries = self.tries.borrow_mut();
         if tries.len() < TRIES_MAX {
-            let (began, url) = (monotonic_ns(), self.url.borrow().clone());
+            let url = self.url.borrow().clone();
             let span_id = self.sampled_context().and_then(|context| match tries.len() {
                 0 => Some(context.first_try()),
                 _ => new_span_id(),
@@ -461,10 +461,10 @@ mod tests {
         let of = Rc::new(Traced { site: "a".into(), routes: Vec::new(), has_id: true, sampling: None });
         let begin = || Trace::begin(&of, &Remote::direct(Peer::Unix), &Fields::default()).unwrap();
         let first = begin();
-        first.begin_try(None);
+        first.begin_try(None, monotonic_ns());
         let second = begin();
         assert!(!Rc::ptr_eq(&first, &second) && first.id() != second.id());
-        second.begin_try(None);
+        second.begin_try(None, monotonic_ns());
         let address = Rc::as_ptr(&second);
         drop(second);
         // The memory of the first is not to be had, that of the second comes round.

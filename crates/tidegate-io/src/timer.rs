@@ -1,10 +1,11 @@
 //! Deadlines for async functions on a worker: what waits for an application, a queue or a retry.
 //!
 //! Connections have a wheel of their own, which is coarser. Deadlines are monotonic: a jump of the wall
-//! clock moves none (FAULTS 47). A deadline that is dropped leaves nothing behind.
+//! clock moves none (FAULTS 47). A deadline that is dropped wakes nobody.
 //!
 //! Most deadlines are timeouts that never pass: armed and dropped with each request. Those that are far off lie in a wheel,
-//! where both cost next to nothing, and move among the others, which are sorted, shortly before they pass.
+//! where both cost next to nothing, and move among the others, which are sorted, shortly before they pass. One that is dropped
+//! leaves its node in the wheel to the next, which only has to move it later; left there, the node goes with its tick.
 
 use crate::clock::monotonic_ns;
 use crate::runtime;
@@ -56,7 +57,7 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// When there is something to do next, monotonic nanoseconds: no later than the next deadline passes.
+    /// When there may be something to do next, monotonic nanoseconds: no later than the next deadline passes.
     pub(crate) fn next(&self) -> Option<u64> {
         let near = self.near.first_key_value().map(|((at, _), _)| *at);
         let far = self.wheel.next_tick().map(|tick| self.origin.saturating_add(u64::from(tick) * TICK_NS));
@@ -116,9 +117,8 @@ impl Timers {
     }
 
     fn disarm(&mut self, at: u64, armed: &Armed) {
-        match armed.far.and_then(|key| self.far.remove(key).map(|_| key)) {
-            Some(key) => self.wheel.cancel(key.index()),
-            None => drop(self.near.remove(&(at, armed.number))),
+        if armed.far.and_then(|key| self.far.remove(key)).is_none() {
+            self.near.remove(&(at, armed.number));
         }
     }
 }
@@ -154,22 +154,26 @@ impl Deadline {
     pub fn time(&self) -> u64 {
         self.at
     }
+
+    /// Polls it for the first time, by a clock that the caller has read in this turn: `now`, monotonic nanoseconds.
+    pub fn arm(&mut self, cx: &mut Context<'_>, now: u64) -> Poll<()> {
+        debug_assert!(self.armed.is_none(), "invariant: it was not polled before");
+        if now >= self.at {
+            return Poll::Ready(());
+        }
+        let waker = cx.waker().clone();
+        self.armed = Some(runtime::with(|runtime| runtime.timers.borrow_mut().arm(self.at, now, waker)));
+        Poll::Pending
+    }
 }
 
 impl Future for Deadline {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(armed) = self.armed else { return self.arm(cx, monotonic_ns()) };
         runtime::with(|runtime| {
             let mut timers = runtime.timers.borrow_mut();
-            let Some(armed) = self.armed else {
-                let now = monotonic_ns();
-                if now >= self.at {
-                    return Poll::Ready(());
-                }
-                self.armed = Some(timers.arm(self.at, now, cx.waker().clone()));
-                return Poll::Pending;
-            };
             // Only a time that has passed, or soon will, takes it from there.
             if !timers.is_far(&armed) && monotonic_ns() >= self.at {
                 return Poll::Ready(());
@@ -253,8 +257,9 @@ mod tests {
             for (at, armed) in waiting {
                 timers.disarm(at, &armed);
             }
-            assert!(timers.near.is_empty() && timers.far.is_empty() && timers.next().is_none());
+            assert!(timers.near.is_empty() && timers.far.is_empty());
             timers.advance(u64::MAX); // in no time
+            assert!(timers.next().is_none() && timers.near.is_empty());
         }
     }
 }

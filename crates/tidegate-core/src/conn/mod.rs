@@ -501,7 +501,10 @@ impl Connection {
     /// makes the kernel send a reset, which can destroy the response on its way (RFC 9112 section 9.6).
     fn finish(&mut self, cx: &mut Ctx) -> io::Result<Next> {
         let may_send = self.unread || self.readable || !self.input.is_empty() || self.is_receiving();
-        debug_assert!(self.batch.is_empty(), "invariant: whoever ends a request has sent what it was answered");
+        debug_assert!(
+            self.batch.is_empty(),
+            "invariant: whoever ends a request has sent what it was answered"
+        );
         if self.eof || !may_send {
             // What the kernel has kept for the end leaves with it before the socket is closed: bytes that come just then, unread,
             // make that a reset, which destroys what has not left.

@@ -15,6 +15,7 @@ use crate::log::{AccessRecord, Ending, Record, Sink};
 use crate::rate::{Held, Pace};
 use crate::response::{Body, Head, Message, Response};
 use crate::slow::SlowEnd;
+use crate::spare;
 use crate::tail::TailEnd;
 use std::io;
 use std::rc::Rc;
@@ -389,13 +390,17 @@ impl Connection {
             output.framing.is_chunked = !is_tunnel && framing == ResponseFraming::Chunked;
             match response.body {
                 body if pace.is_some() => output.take_body(body),
-                Body::Bytes(bytes) if bytes.len() <= BATCH_MAX => self.batch.extend_from_slice(&bytes),
+                Body::Bytes(bytes) if bytes.len() <= BATCH_MAX => {
+                    self.batch.extend_from_slice(&bytes);
+                    spare::give(bytes);
+                }
                 Body::Prebuilt(message) if message.body_len() <= COPY_MAX => {
                     self.batch.extend_from_slice(message.encoded().body());
                 }
                 body => output.take_body(body),
             }
         }
+        response.head.recycle();
         output.sent = (self.batch.len() - begin) as u64;
         if pace.is_some() {
             output.pace = pace;

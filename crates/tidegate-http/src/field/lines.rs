@@ -27,6 +27,19 @@ impl FieldLines {
         FieldLines { bytes: Vec::with_capacity(capacity) }
     }
 
+    /// An empty head in this memory. What is in it is lost.
+    #[inline]
+    pub fn in_memory(mut memory: Vec<u8>) -> FieldLines {
+        memory.clear();
+        FieldLines { bytes: memory }
+    }
+
+    /// The memory, with the lines in it.
+    #[inline]
+    pub fn into_memory(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// Bytes of memory that it holds.
     #[inline]
     pub fn capacity(&self) -> usize {

@@ -14,6 +14,7 @@ use std::future::{Future, poll_fn};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tidegate_client::Connection;
+use tidegate_io::clock::monotonic_ns;
 use tidegate_io::{runtime, timer};
 use tidegate_wire::fastcgi::{self, ResponseDecoder};
 
@@ -72,7 +73,7 @@ async fn await_end(line: Checkout, mut content: Content, patience: Duration) {
     if !has_ended {
         give_up(line, content);
     } else if content.may_keep() {
-        line.pool.put(line.connection);
+        line.pool.put(line.connection, monotonic_ns());
     }
 }
 

@@ -4,11 +4,12 @@ use super::about::About;
 use super::complaints::Complaints;
 use super::fields::{is_for_servers, may_be_trailer};
 use crate::login::OwnCookies;
+use std::cell::Cell;
 use std::io;
 use thiserror::Error;
 use tidegate_client::http1::HeadReader;
-use tidegate_core::Author;
 use tidegate_core::interim::{Interim, InterimQueue};
+use tidegate_core::{Author, spare};
 use tidegate_http::words::eq_ignore_case;
 use tidegate_http::{Field, FieldLines, HttpDate, Status, field, parse_decimal};
 use tidegate_wire::cgi::{self, CgiError};
@@ -435,6 +436,21 @@ fn from_http(head: &ResponseHead<'_, '_>) -> AnswerHead {
     answer
 }
 
+/// Whether it is a date. An application says the same one for a second, and that is read once.
+fn is_date(value: &[u8]) -> bool {
+    thread_local! {
+        static LAST: Cell<[u8; 29]> = const { Cell::new([0; 29]) };
+    }
+    if value == LAST.get() {
+        return true;
+    }
+    let is_date = HttpDate::parse(value, 0).is_some();
+    if let Some(text) = value.try_into().ok().filter(|_| is_date) {
+        LAST.set(text);
+    }
+    is_date
+}
+
 /// Whether a field says who may have a response, or for how long.
 fn is_for_caches(field: &Field<'_>) -> bool {
     const FOR_CACHES: [&str; 8] = [
@@ -470,7 +486,7 @@ impl AnswerHead {
     fn new(status: Status, len: Option<u64>) -> AnswerHead {
         AnswerHead {
             status,
-            lines: FieldLines::with_capacity(256),
+            lines: FieldLines::in_memory(spare::take()),
             author: Author::Application,
             leads: false,
             len,
@@ -501,7 +517,7 @@ impl AnswerHead {
             2 => is("te"),
             // It is the application's to say when it has made its answer (RFC 9110 section 6.6.1).
             4 if is("date") => {
-                if self.author == Author::Application && HttpDate::parse(value, 0).is_some() {
+                if self.author == Author::Application && is_date(value) {
                     self.author = Author::DatedApplication;
                     self.lines.push_read("Date", value);
                 }
@@ -539,5 +555,25 @@ impl AnswerHead {
 impl From<AnswerError> for io::Error {
     fn from(error: AnswerError) -> io::Error {
         io::Error::other(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_is_one_however_often_it_is_said() {
+        for (value, expected) in [
+            ("Sun, 06 Nov 1994 08:49:37 GMT", true),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", true),
+            ("Sun, 06 Nov 1994 08:49:99 GMT", false),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", true),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", true),
+            ("Sun, 06 Nov 1994 08:49:37 GM", false),
+            ("", false),
+        ] {
+            assert_eq!(is_date(value.as_bytes()), expected, "{value}");
+        }
     }
 }

@@ -126,7 +126,7 @@ pub(super) async fn until_answered<A: Attempt>(mut request: A, begun: Begun) -> 
     }
     loop {
         let (link, routing) = request.way();
-        pick = pick.or_else(|| link.upstream.try_pick(routing));
+        pick = pick.or_else(|| link.upstream.try_pick(routing, monotonic_ns()));
         if pick.is_none() {
             match Box::pin(place(link, routing)).await {
                 Ok(waited_for) => pick = Some(waited_for),

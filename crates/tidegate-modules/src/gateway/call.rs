@@ -139,7 +139,7 @@ impl Attempt for Box<Call> {
                 Err(error) => return Err(Failure::unreachable(error, pick.take())),
             },
         };
-        let mut exchange = Exchange::new(self, connection, pool, pick.take());
+        let mut exchange = Exchange::new(self, connection, pool, pick.take(), monotonic_ns());
         let reply = match std::future::poll_fn(|cx| exchange.poll(cx, self)).await? {
             Answered::Reply(Reply::Ready(response)) => return Ok(response),
             Answered::Reply(reply) => reply,
@@ -232,6 +232,7 @@ impl Call {
 
     /// Carries it out, once a small content has come whole, or a long one has begun to come: until then it takes nothing
     /// that others could use.
+    #[inline]
     pub(super) fn run(self) -> Reply {
         if !self.upload.waits_for_content() {
             return self.running();
@@ -249,6 +250,7 @@ impl Call {
         )
     }
 
+    #[inline]
     fn running(self) -> Reply {
         Reply::Later(Box::pin(Running { call: Some(self), stage: Stage::Begin }))
     }
@@ -256,11 +258,14 @@ impl Call {
     /// Begins with it, where nothing has to be waited for.
     #[inline(always)]
     fn begin(&mut self) -> Result<Exchange, Begun> {
-        let Some(pick) = self.link.upstream.try_pick(&self.routing) else { return Err(Begun::default()) };
+        let now = monotonic_ns();
+        let Some(pick) = self.link.upstream.try_pick(&self.routing, now) else {
+            return Err(Begun::default());
+        };
         if let Some(pool) = self.link.pool(pick.address())
             && let Some(connection) = self.kept(&pool)
         {
-            return Ok(Exchange::new(self, connection, pool, Some(pick)));
+            return Ok(Exchange::new(self, connection, pool, Some(pick), now));
         }
         Err(Begun { pick: Some(pick), failure: None })
     }
@@ -335,11 +340,18 @@ impl Call {
         {
             return Err(self.failure(Fault::Broken(error), line.pick.take(), is_reused));
         }
-        self.answered(head, reader, line).map_err(|fault| self.failure(fault, None, is_reused))
+        self.answered(head, reader, line, monotonic_ns())
+            .map_err(|fault| self.failure(fault, None, is_reused))
     }
 
-    /// The head of an answer has come.
-    fn answered(&mut self, mut head: AnswerHead, reader: HeadOf, mut line: Checkout) -> Result<Reply, Fault> {
+    /// The head of an answer has come; `now` is monotonic, nanoseconds.
+    fn answered(
+        &mut self,
+        mut head: AnswerHead,
+        reader: HeadOf,
+        mut line: Checkout,
+        now: u64,
+    ) -> Result<Reply, Fault> {
         if head.status == Status::NOT_MODIFIED && !self.is_conditional {
             return Err(Fault::Answer(AnswerError::UnaskedNotModified));
         }
@@ -368,7 +380,7 @@ impl Call {
         if content.is_complete() || (head.local_redirect.is_some() && content.ends_with_connection()) {
             content.check_announced().map_err(Fault::Answer)?;
             if content.may_keep() && is_sent {
-                line.pool.put(line.connection);
+                line.pool.put(line.connection, now);
             }
             drop(line.pick);
             if let Some(path) = &head.local_redirect
@@ -479,10 +491,15 @@ struct Exchange {
 }
 
 impl Exchange {
-    /// Inlined, with who calls it, so that it is made where it stays.
+    /// Inlined, with who calls it, so that it is made where it stays. `began` is monotonic, nanoseconds.
     #[inline(always)]
-    fn new(call: &mut Call, connection: Connection, pool: Rc<Pool>, pick: Option<Selection>) -> Exchange {
-        let began = monotonic_ns();
+    fn new(
+        call: &mut Call,
+        connection: Connection,
+        pool: Rc<Pool>,
+        pick: Option<Selection>,
+        began: u64,
+    ) -> Exchange {
         if let Some(pick) = &pick {
             pick.connected(began);
             pick.rename_span(call.upload.unsent());
@@ -534,7 +551,7 @@ impl Exchange {
         if matches!(reader, HeadOf::Scgi { .. }) && call.upload.is_complete() {
             return Ok(Answered::Beginning(Box::new(Beginning { head, reader, line })));
         }
-        let answered = call.answered(head, reader, line);
+        let answered = call.answered(head, reader, line, now);
         answered.map(Answered::Reply).map_err(|fault| call.failure(fault, None, self.is_reused))
     }
 
@@ -562,16 +579,19 @@ impl Exchange {
             }
         }
         loop {
+            let mut pushed = Ok(None); // where it is made, not passed on: it is large
             let polled = runtime::with_scratch(|scratch| {
                 let room = scratch.len().min(FIRST_READ);
                 let polled = connection.poll_recv(cx, &mut scratch[..room]);
-                let about = || About::new(link, target.as_str());
-                let mut push =
-                    |bytes: &[u8]| reader.push(bytes, || upload.take_memory(), about, &link.own_cookies);
-                polled.map(|received| received.map(|count| (count, push(&scratch[..count]))))
+                if let Poll::Ready(Ok(count)) = polled {
+                    let about = || About::new(link, target.as_str());
+                    pushed =
+                        reader.push(&scratch[..count], || upload.take_memory(), about, &link.own_cookies);
+                }
+                polled
             });
             match polled {
-                Poll::Ready(Ok((0, _))) => {
+                Poll::Ready(Ok(0)) => {
                     let end = is_refused.unwrap_or_else(|| {
                         io::Error::other(match reader {
                             HeadOf::Scgi { .. } => {
@@ -587,9 +607,11 @@ impl Exchange {
                         Fault::Answer(AnswerError::Truncated)
                     }));
                 }
-                Poll::Ready(Ok((_, Ok(Some(head))))) => return Poll::Ready(Ok(head)),
-                Poll::Ready(Ok((_, Ok(None)))) => self.silence.ends(),
-                Poll::Ready(Ok((_, Err(error)))) => return Poll::Ready(Err(Fault::Answer(error))),
+                Poll::Ready(Ok(_)) => match pushed {
+                    Ok(Some(head)) => return Poll::Ready(Ok(head)),
+                    Ok(None) => self.silence.ends(),
+                    Err(error) => return Poll::Ready(Err(Fault::Answer(error))),
+                },
                 Poll::Ready(Err(error)) => {
                     return Poll::Ready(Err(if reader.is_empty() {
                         unanswered(error)

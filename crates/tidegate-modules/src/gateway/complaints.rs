@@ -36,9 +36,12 @@ impl Complaints {
 }
 
 impl Drop for Complaints {
+    #[inline]
     fn drop(&mut self) {
-        let rest = self.lines.end();
-        self.write(&rest);
+        if self.about.is_some() {
+            let rest = self.lines.end();
+            self.write(&rest);
+        }
     }
 }
 

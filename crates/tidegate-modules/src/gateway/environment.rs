@@ -10,7 +10,7 @@ use tidegate_core::Exchange;
 use tidegate_core::hosts::{self, host_of};
 use tidegate_core::trace::REQUEST_ID;
 use tidegate_core::trace_context;
-use tidegate_http::{IpText, ip_text};
+use tidegate_http::{IpText, Version, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_wire::cgi::{ClientCertificate, Environment, Sink};
 
@@ -24,6 +24,79 @@ pub fn write_fixed(document_root: &[u8], params: &[(String, String)], sink: &mut
     environment.write_fixed(sink);
 }
 
+/// The variables that tell of the server as the last request of a route has reached it, as they are sent. Most requests
+/// reach it alike: by the same name, at the same address, by the same scheme and version.
+#[derive(Default)]
+pub struct ServerSide {
+    reached: Option<Reached>,
+    encoded: Vec<u8>,
+}
+
+/// How a request has reached the server.
+struct Reached {
+    authority: String,
+    local: Option<SocketAddr>,
+    scheme: &'static str,
+    is_tls: bool,
+    version: Version,
+}
+
+impl Reached {
+    fn is_way_of(&self, exchange: &Exchange<'_>) -> bool {
+        self.authority == exchange.authority
+            && self.local == exchange.local()
+            && self.scheme == exchange.scheme
+            && self.is_tls == exchange.state.tls.is_some()
+            && self.version == exchange.version
+    }
+}
+
+impl ServerSide {
+    /// Those of a request. Where it has come in another way than the one before, `append` writes them anew.
+    pub fn of(
+        &mut self,
+        exchange: &Exchange<'_>,
+        link: &Link,
+        params: &[(String, String)],
+        append: impl Fn(&mut Vec<u8>, &[u8], &[u8]),
+    ) -> &[u8] {
+        if !self.reached.as_ref().is_some_and(|reached| reached.is_way_of(exchange)) {
+            self.reached = Some(Reached {
+                authority: exchange.authority.to_owned(),
+                local: exchange.local(),
+                scheme: exchange.scheme,
+                is_tls: exchange.state.tls.is_some(),
+                version: exchange.version,
+            });
+            self.encoded.clear();
+            let encoded = &mut self.encoded;
+            write_server(exchange, link, params, &mut |name: &[u8], value: &[u8]| {
+                append(encoded, name, value)
+            });
+        }
+        &self.encoded
+    }
+}
+
+fn write_server(exchange: &Exchange<'_>, link: &Link, params: &[(String, String)], sink: &mut impl Sink) {
+    let local = exchange.local();
+    let server_addr = local.map(|local| ip_text(local.ip())).unwrap_or_default();
+    let host = hosts::host(exchange.authority);
+    let environment = Environment {
+        server_name: [&*host, &link.site, server_addr.as_str()]
+            .into_iter()
+            .find(|name| !name.is_empty())
+            .unwrap_or("localhost"),
+        server_port: server_port(exchange, local),
+        server_addr: &server_addr,
+        server_protocol: exchange.version.name(),
+        request_scheme: exchange.scheme,
+        extra: params,
+        ..Environment::default()
+    };
+    environment.write_server(sink);
+}
+
 /// Writes all others. `content_length` is that of the content of the request, where it has any.
 pub fn write(
     exchange: &Exchange<'_>,
@@ -33,28 +106,17 @@ pub fn write(
     content_length: Option<u64>,
     sink: &mut impl Sink,
 ) {
-    let local = exchange.local();
-    let server_addr = local.map(|local| ip_text(local.ip())).unwrap_or_default();
     let (remote_addr, remote_port) = match exchange.state.remote.client {
         // A proxy tells no port of its client.
         Peer::Tcp(client) => (ip_text(client.ip()), Some(client.port()).filter(|port| *port != 0)),
         Peer::Unix => (IpText::new(), None),
     };
-    let host = hosts::host(exchange.authority);
     let is_trusted = exchange.state.remote.is_trusted;
     let serial = exchange.client().map(|client| serial_of(&client.serial)).unwrap_or_default();
     let trace = exchange.trace_context();
     let environment = Environment {
-        server_name: [&*host, &link.site, server_addr.as_str()]
-            .into_iter()
-            .find(|name| !name.is_empty())
-            .unwrap_or("localhost"),
-        server_port: server_port(exchange, local),
-        server_addr: &server_addr,
-        server_protocol: exchange.version.name(),
         request_method: exchange.method_token,
         request_uri: exchange.target,
-        request_scheme: exchange.scheme,
         query_string: exchange.query.unwrap_or_default(),
         script_name: &script.name,
         script_filename: &script.file,
@@ -75,7 +137,7 @@ pub fn write(
         trace: trace.map(|trace| (trace.traceparent(), trace.tracestate())),
         fields: exchange.fields,
         extra: params,
-        ..Environment::default() // what is fixed
+        ..Environment::default() // what is fixed, or tells of the server
     };
     let is_known = exchange.client().is_some();
     let mut sink = WithoutOwnCookies { own: &link.own_cookies, sink };

@@ -24,16 +24,13 @@ use tidegate_core::explain::Foreseen;
 use tidegate_core::template::{Scope, Template};
 use tidegate_core::trace::REQUEST_ID;
 use tidegate_core::trace_context;
-use tidegate_core::{Exchange, Handler, Pass, Reply, answer};
+use tidegate_core::{Exchange, Handler, Pass, Reply, answer, spare};
 use tidegate_http::path::{behind_prefix, encode_path, without_dot_segments};
 use tidegate_http::words::eq_ignore_case;
 use tidegate_http::{FieldLines, Fields, IpText, Method, Status, Version, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_tls::Connector;
 use tidegate_wire::h1::{self, ConnectionField, RequestFraming, append_field, append_named};
-
-/// Bytes of most heads: room that is made at first. The allocator has such pieces at hand.
-pub(super) const USUAL_HEAD: usize = 1024;
 
 /// Passes the requests of a route on.
 pub struct Proxy {
@@ -260,7 +257,7 @@ impl Proxy {
         upgrade: Option<&[u8]>,
         wants_trailers: bool,
     ) -> Option<Vec<u8>> {
-        let mut out = Vec::with_capacity(USUAL_HEAD);
+        let mut out = spare::take();
         let target = self.target(exchange);
         h1::begin_request(&mut out, exchange.method_token, &target, self.authority(exchange)).ok()?;
         self.fields(exchange, &mut out)?;
@@ -288,12 +285,13 @@ impl Proxy {
             return Reply::Ready(answer::error(Status::NOT_IMPLEMENTED));
         }
         let body = exchange.state.body.take();
-        let mut raw = Vec::with_capacity(USUAL_HEAD);
+        let mut raw = spare::take();
         if self.fields(exchange, &mut raw).is_none() {
             return Reply::Ready(answer::error(Status::BAD_REQUEST));
         }
         let mut lines = FieldLines::with_capacity(raw.len() + 16);
         lines.append_lines(&raw);
+        spare::give(raw);
         if wants_trailers(exchange) {
             lines.push("TE", "trailers");
         }

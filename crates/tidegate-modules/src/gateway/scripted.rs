@@ -2,16 +2,16 @@
 
 use super::about::About;
 use super::call::{Call, Dialect};
-use super::environment;
+use super::environment::{self, ServerSide};
 use super::fields::is_conditional;
 use super::link::{Link, Shared};
-use super::proxy::USUAL_HEAD;
 use super::script::{NoScript, Rule, Script, Scripts};
 use super::script_fault::{ScriptFault, fault_of};
 use super::spill::Spilled;
 use super::upload::{Framing, REQUEST, Upload};
 use super::upstream::RoutingState;
 use crate::files::open_root;
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +22,7 @@ use tidegate_config::settings::{self, Route};
 use tidegate_core::body::RequestBody;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::memory::{self, Weight};
-use tidegate_core::{Exchange, Handler, Need, Pass, Reply, Response, answer, log};
+use tidegate_core::{Exchange, Handler, Need, Pass, Reply, Response, answer, log, spare};
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
 use tidegate_io::file::Patience;
@@ -56,6 +56,8 @@ struct Inner {
     params: Vec<(String, String)>,
     /// The variables that are the same for all requests, as they are sent.
     fixed: Vec<u8>,
+    /// Those that are the same for most.
+    server: RefCell<ServerSide>,
 }
 
 impl Scripted {
@@ -101,7 +103,7 @@ impl Scripted {
         };
         environment::write_fixed(scripts.finder().document_root(), &params, &mut sink);
         let link = Link::new(shared, &application.gateway, site, None)?;
-        let inner = Inner { protocol, link, scripts, params, fixed };
+        let inner = Inner { protocol, link, scripts, params, fixed, server: RefCell::default() };
         Ok(Scripted { inner: Rc::new(inner) })
     }
 }
@@ -205,12 +207,12 @@ impl Inner {
     fn call(self: &Rc<Self>, script: &Script<'_>, exchange: &mut Exchange<'_>) -> Reply {
         let Some(body) = exchange.state.body.take() else {
             let upload = Upload::whole(self.encode(script, exchange, None, true)).framed(self.framing());
-            return self.made(upload, exchange).run();
+            return self.run(upload, exchange);
         };
         if let Some(len) = body.len {
             let framing = self.framing();
             let upload = Upload::with_body(self.encode(script, exchange, Some(len), false), body, framing);
-            return self.made(upload, exchange).run();
+            return self.run(upload, exchange);
         }
         // The length has to be told first, so all of the content has to be here first.
         let (inner, script) = (self.clone(), script.to_owned());
@@ -228,7 +230,7 @@ impl Inner {
                 }
                 Err(response) => return Reply::Ready(response),
             };
-            inner.made(upload, exchange).run()
+            inner.run(upload, exchange)
         })
     }
 
@@ -254,14 +256,14 @@ impl Inner {
         })
     }
 
-    fn made(&self, upload: Upload, exchange: &Exchange<'_>) -> Call {
+    fn run(&self, upload: Upload, exchange: &Exchange<'_>) -> Reply {
         // A script that has been started is not started again, whatever came of it.
         let may_repeat = self.protocol != Protocol::Cgi && exchange.method.is_safe();
         let dialect = match self.protocol {
             Protocol::FastCgi => Dialect::FastCgi,
             Protocol::Scgi | Protocol::Cgi => Dialect::Scgi,
         };
-        Call {
+        let call = Call {
             link: self.link.clone(),
             routing: RoutingState::of(&self.link, exchange, may_repeat),
             upload,
@@ -275,7 +277,8 @@ impl Inner {
             back: None,
             elsewhere: exchange.elsewhere().map(Box::new),
             target: exchange.target.into(),
-        }
+        };
+        call.run()
     }
 
     fn framing(&self) -> Framing {
@@ -294,12 +297,14 @@ impl Inner {
         content_length: Option<u64>,
         is_whole: bool,
     ) -> Vec<u8> {
-        let mut out = Vec::with_capacity(USUAL_HEAD);
+        let mut out = spare::take();
+        let mut server = self.server.borrow_mut();
         match self.protocol {
             Protocol::FastCgi => {
                 fastcgi::begin_request(&mut out, REQUEST, Role::Responder, self.link.keeps());
                 let mut params = Params::begin(&mut out, REQUEST);
                 params.push_pairs(&self.fixed);
+                params.push_pairs(server.of(exchange, &self.link, &self.params, fastcgi::append_pair));
                 environment::write(exchange, &self.link, script, &self.params, content_length, &mut params);
                 params.finish();
                 if is_whole {
@@ -309,6 +314,10 @@ impl Inner {
             Protocol::Scgi | Protocol::Cgi => {
                 let mut variables = Variables::begin(&mut out, content_length.unwrap_or(0));
                 variables.push_variables(&self.fixed);
+                let append = |out: &mut Vec<u8>, name: &[u8], value: &[u8]| {
+                    let _ = scgi::append_variable(out, name, value);
+                };
+                variables.push_variables(server.of(exchange, &self.link, &self.params, append));
                 environment::write(exchange, &self.link, script, &self.params, None, &mut variables);
                 variables.finish();
             }

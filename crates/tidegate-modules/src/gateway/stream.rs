@@ -167,7 +167,7 @@ impl Relay {
             self.content.check_announced()?;
             // Where the request was not sent to its end, the next one would be taken for the rest of it.
             if self.content.may_keep() && self.upload.is_none() {
-                line.pool.put(line.connection);
+                line.pool.put(line.connection, monotonic_ns());
             }
             drop(line.pick);
             self.upload = None; // nobody takes the rest of it
@@ -359,15 +359,17 @@ impl Silence {
         if self.since == 0 {
             self.since = monotonic_ns();
         }
-        loop {
-            let due = self.since.saturating_add(timeout);
-            let deadline = self.deadline.get_or_insert_with(|| timer::at(due));
-            match Pin::new(deadline).poll(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(()) if monotonic_ns() >= due => return Poll::Ready(()),
-                // That was the end of an earlier silence.
-                Poll::Ready(()) => self.deadline = None,
+        let due = self.since.saturating_add(timeout);
+        // The first silence is looked at in the turn that it begins in.
+        let mut now = self.since;
+        if let Some(deadline) = &mut self.deadline {
+            std::task::ready!(Pin::new(deadline).poll(cx));
+            now = monotonic_ns();
+            if now >= due {
+                return Poll::Ready(());
             }
+            // That was the end of an earlier one.
         }
+        self.deadline.insert(timer::at(due)).arm(cx, now)
     }
 }

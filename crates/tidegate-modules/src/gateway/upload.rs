@@ -72,6 +72,7 @@ pub(super) struct Upload {
 
 impl Upload {
     /// A request without content, or whose content is in `head` already.
+    #[inline]
     pub(super) fn whole(head: Vec<u8>) -> Upload {
         Upload {
             out: head,
@@ -89,6 +90,7 @@ impl Upload {
     }
 
     /// The same, ended as the protocol wants it.
+    #[inline]
     pub(super) fn framed(self, framing: Framing) -> Upload {
         Upload { framing, ..self }
     }
@@ -152,6 +154,7 @@ impl Upload {
     }
 
     /// Whether content is still to come from the client.
+    #[inline]
     pub(super) fn waits_for_content(&self) -> bool {
         matches!(self.source, Source::Client(_))
     }

@@ -13,6 +13,7 @@ use tidegate_config::settings::gateway::{Connections, Destination, Gateway};
 use tidegate_core::Exchange;
 use tidegate_core::trace::Trace;
 use tidegate_http::{FieldLines, Status};
+use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::Address;
 use tidegate_stats::series::{Phase, SeriesId};
 use tidegate_stats::{Elapsed, GatewayFailure, Worker as Stats};
@@ -174,10 +175,10 @@ enum Permit {
 
 impl Selection {
     #[inline]
-    fn of(permit: Permit, upstream: &Upstream, routing: &RoutingState) -> Selection {
+    fn of(permit: Permit, upstream: &Upstream, routing: &RoutingState, now: u64) -> Selection {
         let mut chosen = Selection { permit, trace: None };
         if let Some(trace) = &routing.trace {
-            trace.begin_try(chosen.address().or(upstream.address()).cloned());
+            trace.begin_try(chosen.address().or(upstream.address()).cloned(), now);
             chosen.trace = Some(trace.clone());
         }
         chosen
@@ -342,13 +343,15 @@ impl Upstream {
         Some(places.join(site))
     }
 
-    /// A place at once, where the choice is simple and one is free.
-    pub(super) fn try_pick(&self, routing: &RoutingState) -> Option<Selection> {
+    /// A place at once, where the choice is simple and one is free; `now` is monotonic, nanoseconds.
+    pub(super) fn try_pick(&self, routing: &RoutingState, now: u64) -> Option<Selection> {
         match self {
-            Upstream::Address { places: None, .. } => Some(Selection::of(Permit::Nothing, self, routing)),
+            Upstream::Address { places: None, .. } => {
+                Some(Selection::of(Permit::Nothing, self, routing, now))
+            }
             Upstream::Address { places: Some(places), until_head, .. } => {
                 let held = |place| Permit::Place { _place: place, until_head: *until_head };
-                let pick = |place| Selection::of(held(place), self, routing);
+                let pick = |place| Selection::of(held(place), self, routing, now);
                 places.try_take(routing.site).map(pick)
             }
             Upstream::Pool(_) | Upstream::Group(_) => None,
@@ -368,7 +371,7 @@ impl Upstream {
             Upstream::Pool(pool) => Permit::Lease(pool.take(routing.site, &routing.left).await?),
             Upstream::Group(group) => Permit::Member(group.take(routing.balance_key, &routing.tried).await?),
         };
-        Ok(Selection::of(held, self, routing))
+        Ok(Selection::of(held, self, routing, monotonic_ns()))
     }
 
     /// Whether a request that has failed may be sent again, to somebody else; the caller knows whether that is

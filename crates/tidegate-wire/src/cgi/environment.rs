@@ -98,6 +98,7 @@ impl Environment<'_> {
     /// [`is_passed_on`].
     pub fn write(&self, sink: &mut impl Sink, accepts: impl Fn(&Field<'_>) -> bool) {
         self.write_fixed(sink);
+        self.write_server(sink);
         self.write_request(sink, accepts);
     }
 
@@ -116,25 +117,31 @@ impl Environment<'_> {
         }
     }
 
-    /// Writes all others.
-    pub fn write_request(&self, sink: &mut impl Sink, accepts: impl Fn(&Field<'_>) -> bool) {
+    /// Writes the variables that tell of the server as a request has reached it: of those whose names begin with `server_`,
+    /// beside `server_software`, of `request_scheme` and `extra` alone.
+    pub fn write_server(&self, sink: &mut impl Sink) {
         let mut beside = Beside { extra: self.extra, sink };
-        let mut number = itoa::Buffer::new();
         beside.put("SERVER_NAME", self.server_name.as_bytes());
-        beside.put("SERVER_PORT", number.format(self.server_port).as_bytes());
+        beside.put("SERVER_PORT", itoa::Buffer::new().format(self.server_port).as_bytes());
         beside.put("SERVER_PROTOCOL", self.server_protocol.as_bytes());
-        beside.put("REQUEST_METHOD", self.request_method.as_bytes());
-        beside.put("REQUEST_URI", self.request_uri.as_bytes());
         beside.put("REQUEST_SCHEME", self.request_scheme.as_bytes());
-        beside.put("QUERY_STRING", self.query_string.as_bytes());
-        beside.put("SCRIPT_NAME", self.script_name);
-        beside.put("REMOTE_ADDR", self.remote_addr.as_bytes());
         if self.request_scheme == "https" {
             beside.put("HTTPS", b"on");
         }
         if !self.server_addr.is_empty() {
             beside.put("SERVER_ADDR", self.server_addr.as_bytes());
         }
+    }
+
+    /// Writes all others.
+    pub fn write_request(&self, sink: &mut impl Sink, accepts: impl Fn(&Field<'_>) -> bool) {
+        let mut beside = Beside { extra: self.extra, sink };
+        let mut number = itoa::Buffer::new();
+        beside.put("REQUEST_METHOD", self.request_method.as_bytes());
+        beside.put("REQUEST_URI", self.request_uri.as_bytes());
+        beside.put("QUERY_STRING", self.query_string.as_bytes());
+        beside.put("SCRIPT_NAME", self.script_name);
+        beside.put("REMOTE_ADDR", self.remote_addr.as_bytes());
         if !self.script_filename.is_empty() {
             beside.put("SCRIPT_FILENAME", self.script_filename);
         }

@@ -1,6 +1,7 @@
 //! The head that a script answers (RFC 3875 section 6). The gateway turns every error into 502 and gives up
 //! the application's connection (FAULTS 15).
 
+use crate::h1::tokens::Tokens;
 use crate::h1::{FieldError, FieldSpace, HeadLimits, first_fault, is_token_all, is_value, trim};
 use thiserror::Error;
 use tidegate_http::{Field, parse_decimal, words};
@@ -86,32 +87,14 @@ pub fn parse_head<'h, 'b>(
 ) -> Result<Option<CgiHead<'h, 'b>>, CgiError> {
     let view = buf.get(..limits.head_size).unwrap_or(buf);
     let mut head = Reading::default();
-    space.fields.clear();
-    let mut at = 0;
-    let len = loop {
-        let rest = view.get(at..).unwrap_or_default();
-        let Some(end) = memchr::memchr(b'\n', rest) else {
-            let is_full = view.len() >= limits.head_size;
-            return if is_full { Err(CgiError::HeadTooLarge) } else { Ok(None) };
-        };
-        let line = rest.get(..end).unwrap_or_default();
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let is_first = at == 0;
-        at += end + 1;
-        if line.is_empty() {
-            break at;
+    let len = match tokenise(view, limits, space) {
+        Some(len) => {
+            space.fields.iter().try_for_each(|field| head.take(field))?;
+            Some(len)
         }
-        if is_first && line.starts_with(b"HTTP/") {
-            head.status_line(line)?;
-            continue;
-        }
-        let field = field(line)?;
-        head.take(&field)?;
-        if space.fields.len() >= limits.field_slots() {
-            return Err(FieldError::TooMany.into());
-        }
-        space.fields.try_push(field).map_err(|_| FieldError::TooMany)?;
+        None => read_lines(view, limits, &mut head, space)?,
     };
+    let Some(len) = len else { return Ok(None) };
     if space.fields.is_empty() && head.status.is_none() {
         return Err(CgiError::Empty);
     }
@@ -123,6 +106,48 @@ pub fn parse_head<'h, 'b>(
         content_length: head.length,
         redirect,
     }))
+}
+
+/// The length of a head and its fields, token by token as the heads of HTTP. What does not read so, because it is not whole, is no
+/// head, begins with a status line or has lines that end in LF alone, [`read_lines`] reads.
+fn tokenise<'b>(view: &'b [u8], limits: &HeadLimits, space: &mut FieldSpace<'b>) -> Option<usize> {
+    let Tokens(rest) = Tokens(view).fields(limits.field_slots(), space)?;
+    Some(view.len() - rest.len())
+}
+
+/// The same line by line, for what the fields mean, or the first fault. `Ok(None)`: more is needed.
+fn read_lines<'b>(
+    view: &'b [u8],
+    limits: &HeadLimits,
+    head: &mut Reading<'b>,
+    space: &mut FieldSpace<'b>,
+) -> Result<Option<usize>, CgiError> {
+    space.fields.clear();
+    let mut at = 0;
+    loop {
+        let rest = view.get(at..).unwrap_or_default();
+        let Some(end) = memchr::memchr(b'\n', rest) else {
+            let is_full = view.len() >= limits.head_size;
+            return if is_full { Err(CgiError::HeadTooLarge) } else { Ok(None) };
+        };
+        let line = rest.get(..end).unwrap_or_default();
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let is_first = at == 0;
+        at += end + 1;
+        if line.is_empty() {
+            return Ok(Some(at));
+        }
+        if is_first && line.starts_with(b"HTTP/") {
+            head.status_line(line)?;
+            continue;
+        }
+        let field = field(line)?;
+        head.take(&field)?;
+        if space.fields.len() >= limits.field_slots() {
+            return Err(FieldError::TooMany.into());
+        }
+        space.fields.try_push(field).map_err(|_| FieldError::TooMany)?;
+    }
 }
 
 /// What the fields mean so far.
@@ -282,6 +307,29 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever the tokeniser takes is the same head line by line.
+        #[test]
+        fn both_ways_of_reading_agree(
+            bytes in "([A-Za-z!-]{1,8}:[ \t]{0,2}[a-z/:\x7f\u{fc}\t ]{0,6}[ \t]{0,2}(\n|\r\n|\r\r\n| )|[A-Z a:\r]{0,4}\n){0,6}(\r)?\n?.?",
+            fields in 1usize..20,
+        ) {
+            let limits = HeadLimits { head_size: 100, target_size: 100, fields };
+            let view = bytes.as_bytes().get(..limits.head_size).unwrap_or(bytes.as_bytes());
+            let (mut one, mut other) = (FieldSpace::new(), FieldSpace::new());
+            if let Some(len) = tokenise(view, &limits, &mut one) {
+                let mut head = Reading::default();
+                let taken = one.fields.iter().try_for_each(|field| head.take(field));
+                let mut read = Reading::default();
+                match read_lines(view, &limits, &mut read, &mut other) {
+                    Ok(seen) => prop_assert_eq!((seen, taken), (Some(len), Ok(()))),
+                    Err(error) => prop_assert_eq!(taken, Err(error)),
+                }
+                if taken.is_ok() {
+                    prop_assert_eq!(one.as_slice(), other.as_slice());
+                }
+            }
+        }
+
         #[test]
         fn what_is_said_early_holds(bytes in "(Status: [0-9]{2,4}|Location: [a-z/]{0,4}|[A-Z a:]{0,6}|\r)?(\n|\r\n)(X: y\n){0,3}\n?") {
             let bytes = bytes.as_bytes();

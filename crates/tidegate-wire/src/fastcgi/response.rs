@@ -73,13 +73,18 @@ impl ResponseDecoder {
         if self.is_complete() {
             return Ok(Step { consumed: 0, event: Event::Nothing });
         }
-        let (consumed, piece) = self.records.step(input)?;
-        let event = match piece {
-            Piece::Nothing => Event::Nothing,
-            Piece::Begin(record) => {
-                self.check(record.kind, record.id, record.content)?;
-                Event::Nothing
+        let (mut consumed, mut piece) = self.records.step(input)?;
+        if let Piece::Begin(record) = piece {
+            self.check(record.kind, record.id, record.content)?;
+            // Most often what it holds is there as well.
+            let behind = input.get(consumed..).unwrap_or_default();
+            if record.content > 0 && !behind.is_empty() {
+                let (more, content) = self.records.step(behind)?;
+                (consumed, piece) = (consumed + more, content);
             }
+        }
+        let event = match piece {
+            Piece::Nothing | Piece::Begin(_) => Event::Nothing,
             Piece::Content(record, data) => match record.kind {
                 RecordType::Stdout => Event::Stdout(data),
                 RecordType::Stderr => Event::Stderr(data),

@@ -37,7 +37,7 @@ mod request_fault;
 mod response;
 mod response_fault;
 mod scanner;
-mod tokens;
+pub(crate) mod tokens;
 pub(crate) mod trailers;
 
 pub use body::{BodyDecoder, BodyError, Decoded};

@@ -10,7 +10,7 @@ use tidegate_http::Field;
 
 /// The bytes of a head that have not been read.
 #[derive(Clone, Copy)]
-pub(super) struct Tokens<'b>(pub(super) &'b [u8]);
+pub(crate) struct Tokens<'b>(pub(crate) &'b [u8]);
 
 impl<'b> Tokens<'b> {
     /// Bytes in front of one that is not among them, and what comes behind both.
@@ -79,7 +79,7 @@ impl<'b> Tokens<'b> {
 
     /// All field lines and the empty line behind them, where there are no more than so many. What is behind.
     #[inline]
-    pub(super) fn fields(self, most: usize, space: &mut FieldSpace<'b>) -> Option<Tokens<'b>> {
+    pub(crate) fn fields(self, most: usize, space: &mut FieldSpace<'b>) -> Option<Tokens<'b>> {
         space.clear();
         let mut tokens = self;
         loop {

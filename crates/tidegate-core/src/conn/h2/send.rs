@@ -153,6 +153,7 @@ impl Connection {
         output.fields = cx.log.shows_responses().then(|| Box::new(response.head.lines().clone()));
         output.expect_tunnel(tunnel);
         output.note_author(response.author);
+        response.head.recycle();
         output.pace = pace;
         output.spend(head as u64);
         if !has_content {
