@@ -2,7 +2,7 @@
 
 use crate::body::BodySink;
 use crate::body_stream::BodyStream;
-use crate::spare;
+use crate::buffer_pool;
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::io;
 use std::rc::Rc;
@@ -128,7 +128,7 @@ impl Head {
     #[inline]
     pub(crate) fn recycle(self) {
         if let Head::Fields(lines) | Head::Final(lines) = self {
-            spare::give(lines.into_memory());
+            buffer_pool::give_back(lines.into_memory());
         }
     }
 }

@@ -7,13 +7,14 @@
 
 use crate::answer;
 use crate::client_head::ClientHead;
-use crate::exchange::{Exchange, Local};
+use crate::exchange::{Exchange, Local, LocalSource};
 use crate::gate::{Pass, Passage, Verdict};
 use crate::reply::Reply;
 use crate::response::Response;
 use crate::signals::Signals;
 use crate::site::{Choice, Site, source};
 use crate::state::RequestState;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use tidegate_http::path::normalise;
 use tidegate_http::{Fields, Method, Status, Version};
@@ -29,6 +30,9 @@ pub struct MayStore(pub bool);
 pub struct InternalRedirect {
     site: Rc<Site>,
     head_only: bool,
+    version: Version,
+    /// The address that the client has connected to.
+    local: Option<SocketAddr>,
     scheme: &'static str,
     is_early: bool,
     now: i64,
@@ -255,6 +259,8 @@ impl InternalRedirect {
         InternalRedirect {
             site: site.clone(),
             head_only: exchange.method == Method::Head,
+            version: exchange.version,
+            local: exchange.local(),
             scheme: exchange.scheme,
             is_early: exchange.is_early,
             now: exchange.now,
@@ -300,11 +306,11 @@ impl InternalRedirect {
             authority: asked.map(ClientHead::authority).unwrap_or_default(),
             fields: Fields::new(&fields),
             protocol: None,
-            version: Version::Http11,
+            version: self.version,
             is_early: self.is_early,
             now: self.now,
             started: self.started,
-            local: Local::default(),
+            local: self.local.map(|local| Local(LocalSource::Known(local))).unwrap_or_default(),
             state: RequestState {
                 site: Some(self.site.clone()),
                 hops: self.state.hops.saturating_add(1),

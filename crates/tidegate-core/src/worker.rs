@@ -616,7 +616,12 @@ impl Worker {
         for key in keys {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             if close_idle && connection.is_between_requests() {
-                self.flush(key, Flush::Drain);
+                if connection.is_multiplexed() || connection.is_delivered() {
+                    self.flush(key, Flush::Drain);
+                } else {
+                    connection.end_keep_alive(); // its last answer is with the kernel alone
+                    self.drive(key);
+                }
             } else if connection.is_multiplexed() {
                 self.drive(key); // it has to be told, however long its streams go on
             }

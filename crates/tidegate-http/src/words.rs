@@ -1,4 +1,4 @@
-//! Bytes looked at eight at a time, for what every request goes through: its target and its path.
+//! Bytes looked at eight at a time, for what every request goes through: its target, its path, its names and values.
 //!
 //! A test for bytes is a function from a word of eight to marks: not 0 where one of them is what is looked for. Marks
 //! of single bytes may be wrong above the first that is right, so all that they say is whether there is any.

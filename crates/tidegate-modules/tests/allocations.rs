@@ -298,7 +298,7 @@ fn passed_on_by_http() {
     let mut passing = Passing::new("proxy", 1024, [head.as_bytes(), &[7; 1024]].concat());
     for request in [PLAIN, BROWSER] {
         let allocations = passing.allocations(&format!("GET /small.bin HTTP/1.1\r\n{request}"));
-        assert_eq!(allocations, COUNT * (4 + TOLD), "{request}");
+        assert_eq!(allocations, COUNT * (2 + TOLD), "{request}");
     }
 }
 
@@ -313,6 +313,6 @@ fn passed_on_by_fastcgi() {
     let mut passing = Passing::new("fastcgi", 1024, answer);
     for request in [PLAIN, BROWSER] {
         let allocations = passing.allocations(&format!("GET /small.bin HTTP/1.1\r\n{request}"));
-        assert_eq!(allocations, COUNT * (6 + TOLD), "{request}");
+        assert_eq!(allocations, COUNT * (4 + TOLD), "{request}");
     }
 }

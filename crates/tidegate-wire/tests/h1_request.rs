@@ -453,7 +453,7 @@ fn what_good_heads_mean() {
             (body, keep_alive, expects),
             "{name}"
         );
-        assert_eq!((head.upgrade, head.host), (text(upgrade), text(host)), "{name}");
+        assert_eq!((head.upgrade, head.host), (text(upgrade), host), "{name}");
         for cut in 0..head.len {
             assert_eq!(outcome(&bytes.as_bytes()[..cut], &LIMITS), Ok(None), "{name}, cut at {cut}");
         }

@@ -329,6 +329,11 @@ impl Connection {
         self.transport.stream().send_queue().waiting <= FIN
     }
 
+    /// No other request is answered on it: it closes once the client has what it was sent, or says that it has.
+    pub(crate) fn end_keep_alive(&mut self) {
+        (self.keep_alive, self.unread) = (false, true);
+    }
+
     /// Bytes accounted to it, and seconds since it has owned any.
     pub(crate) fn owned(&self, now: u32) -> (u32, u32) {
         (self.owned, now.wrapping_sub(self.stuck_since))

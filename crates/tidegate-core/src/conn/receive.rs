@@ -14,7 +14,6 @@ use crate::log::{self, EntryFields, Sink};
 use crate::rate::Held;
 use crate::reply::{Need, Reply};
 use crate::response::Response;
-use ascii::{AsAsciiStr, AsciiStr};
 use std::io;
 use std::task::{Context, Poll};
 use tidegate_http::{Fields, Method, Status, Version};
@@ -119,7 +118,8 @@ impl Connection {
                     self.count_unread(cx, Status(error.status()));
                     log::info(format_args!("{} for {}: {error}", error.status(), self.peer));
                     // Who asks for the head alone gets it, however the rest of the request reads (RFC 9110 section 9.3.2).
-                    let head_only = data[at..].starts_with(b"HEAD ");
+                    let request = data[at..].trim_ascii_start(); // behind empty lines
+                    let head_only = request.starts_with(b"HEAD ");
                     (self.unread, at) = (true, data.len());
                     self.refuse(cx, Status(error.status()), Some(&error.to_string()), head_only)?;
                     break;
@@ -172,7 +172,7 @@ impl Connection {
             method,
             method_token: head.method,
             target: head.target,
-            authority: head.host.map_or("", |host| host.as_ascii_str().map_or("", AsciiStr::as_str)),
+            authority: head.host.unwrap_or(""),
             fields: Fields::new(head.fields),
             protocol: None,
             has_content: decoder.is_some(),

@@ -10,12 +10,12 @@ use super::pieces::Turn;
 use super::receive::push_interim;
 use super::stream::Http1Framer;
 use super::{Connection, Request, Work};
+use crate::buffer_pool;
 use crate::context::Ctx;
 use crate::log::{AccessRecord, Ending, Record, Sink};
 use crate::rate::{Held, Pace};
 use crate::response::{Body, Head, Message, Response};
 use crate::slow::SlowEnd;
-use crate::spare;
 use crate::tail::TailEnd;
 use std::io;
 use std::rc::Rc;
@@ -392,7 +392,7 @@ impl Connection {
                 body if pace.is_some() => output.take_body(body),
                 Body::Bytes(bytes) if bytes.len() <= BATCH_MAX => {
                     self.batch.extend_from_slice(&bytes);
-                    spare::give(bytes);
+                    buffer_pool::give_back(bytes);
                 }
                 Body::Prebuilt(message) if message.body_len() <= COPY_MAX => {
                     self.batch.extend_from_slice(message.encoded().body());
@@ -642,7 +642,7 @@ impl Connection {
     /// A worker that ends keeps no connection between requests; the client has not been told.
     pub(super) fn end_if_idle_ends(&mut self, cx: &Ctx) {
         if cx.closes_idle && self.keep_alive {
-            (self.keep_alive, self.unread) = (false, true);
+            self.end_keep_alive();
         }
     }
 
@@ -660,7 +660,7 @@ impl Connection {
     }
 
     /// Sends the batch; what the socket refuses is held. Where the connection ends with it, the kernel keeps it for the end,
-    /// which [`Connection::finish`] sends in the same turn: one segment in place of two, and one acknowledgement.
+    /// which [`Connection::finish`] sends next: one segment in place of two, and one acknowledgement. So end answers that are whole at once.
     #[inline]
     pub(super) fn flush_batch(&mut self) -> io::Result<()> {
         if self.batch.is_empty() { Ok(()) } else { self.write_batch(self.is_ending()) }

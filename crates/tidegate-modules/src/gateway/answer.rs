@@ -9,7 +9,7 @@ use std::io;
 use thiserror::Error;
 use tidegate_client::http1::HeadReader;
 use tidegate_core::interim::{Interim, InterimQueue};
-use tidegate_core::{Author, spare};
+use tidegate_core::{Author, buffer_pool};
 use tidegate_http::words::eq_ignore_case;
 use tidegate_http::{Field, FieldLines, HttpDate, Status, field, parse_decimal};
 use tidegate_wire::cgi::{self, CgiError};
@@ -109,7 +109,9 @@ impl HeadOf {
                         if let Some(queue) = interim {
                             let AnswerHead { status, mut lines, .. } = from_http(head);
                             own_cookies.take_out_of(&mut lines);
-                            queue.push(Interim { status, lines });
+                            // It may wait for long: in memory of its own, and no more than it needs.
+                            queue.push(Interim { status, lines: lines.clone() });
+                            buffer_pool::give_back(lines.into_memory());
                         }
                     },
                     |head| {
@@ -486,7 +488,7 @@ impl AnswerHead {
     fn new(status: Status, len: Option<u64>) -> AnswerHead {
         AnswerHead {
             status,
-            lines: FieldLines::in_memory(spare::take()),
+            lines: FieldLines::in_memory(buffer_pool::take()),
             author: Author::Application,
             leads: false,
             len,

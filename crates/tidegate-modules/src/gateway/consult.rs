@@ -17,7 +17,7 @@ use tidegate_config::settings::{Forward, Site};
 use tidegate_core::trace::REQUEST_ID;
 use tidegate_core::trace_context;
 use tidegate_core::user::Granted;
-use tidegate_core::{Body, Exchange, Response, spare};
+use tidegate_core::{Body, Exchange, Response, buffer_pool};
 use tidegate_http::path::encode_path;
 use tidegate_tls::Connector;
 use tidegate_wire::h1::{self, ConnectionField, RequestFraming, append_field};
@@ -88,7 +88,7 @@ impl Consulted {
     }
 
     fn encode(&self, exchange: &Exchange<'_>) -> Option<Vec<u8>> {
-        let mut out = spare::take();
+        let mut out = buffer_pool::take();
         let host = [self.host.as_deref().unwrap_or(exchange.authority), &self.link.site];
         let host = host.into_iter().find(|host| !host.is_empty()).unwrap_or("localhost");
         h1::begin_request(&mut out, "GET", &self.path, host).ok()?;

@@ -42,7 +42,7 @@ struct Reached {
 }
 
 impl Reached {
-    fn is_way_of(&self, exchange: &Exchange<'_>) -> bool {
+    fn matches(&self, exchange: &Exchange<'_>) -> bool {
         self.authority == exchange.authority
             && self.local == exchange.local()
             && self.scheme == exchange.scheme
@@ -60,7 +60,7 @@ impl ServerSide {
         params: &[(String, String)],
         append: impl Fn(&mut Vec<u8>, &[u8], &[u8]),
     ) -> &[u8] {
-        if !self.reached.as_ref().is_some_and(|reached| reached.is_way_of(exchange)) {
+        if !self.reached.as_ref().is_some_and(|reached| reached.matches(exchange)) {
             self.reached = Some(Reached {
                 authority: exchange.authority.to_owned(),
                 local: exchange.local(),

@@ -6,7 +6,7 @@
 
 use super::claims::is_claim;
 use crate::login::OwnCookies;
-use tidegate_http::{Field, FieldLines};
+use tidegate_http::{Field, FieldLines, Fields};
 use tidegate_wire::h1::{UnsafeField, append_named};
 
 /// Whether a field of this name may be passed on. `is_trusted` tells whether the client is a proxy of one's own; any client
@@ -17,10 +17,11 @@ pub fn may_pass(name: &str, is_trusted: bool, passed: &[String]) -> bool {
         && (is_trusted || !is_claim(name) || passed.iter().any(|passed| name.eq_ignore_ascii_case(passed)))
 }
 
-/// Whether 304 is an answer to a request that has fields of these names (RFC 9110 section 13.2.2).
+/// Whether 304 is an answer to a request with these fields (RFC 9110 section 13.2.2): those of who has asked, whatever an
+/// application is sent.
 #[inline]
-pub fn is_conditional(contains: impl Fn(&str) -> bool) -> bool {
-    contains("if-none-match") || contains("if-modified-since")
+pub fn is_conditional(fields: &Fields<'_>) -> bool {
+    fields.contains("if-none-match") || fields.contains("if-modified-since")
 }
 
 /// Writes a field of a request for an application, of its cookies those that are not this server's own.

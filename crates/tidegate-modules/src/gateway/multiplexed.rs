@@ -8,7 +8,7 @@ use super::about::About;
 use super::answer::{AnswerError, AnswerHead, to_client};
 use super::attempts::{self, Attempt, Begun, Failure, until_answered};
 use super::call::announced;
-use super::fields::{RequestTrailers, is_conditional};
+use super::fields::RequestTrailers;
 use super::link::Link;
 use super::redirects::Back;
 use super::sendfile;
@@ -42,6 +42,8 @@ pub(super) struct Multiplexed {
     pub(super) lines: FieldLines,
     pub(super) upload: Upload,
     pub(super) content_length: Option<u64>,
+    /// 304 is an answer to it.
+    pub(super) is_conditional: bool,
     /// Content goes both ways at the same time, perhaps, and the application may be first.
     pub(super) is_stream: bool,
     /// Whether it may be sent again when it has been lost: only what is safe (RFC 9110 section 9.2.1, FAULTS 62).
@@ -118,8 +120,7 @@ impl Attempt for Multiplexed {
                 if let Some(pick) = &pick {
                     pick.head_has_come(Status(head.status), now);
                 }
-                if head.status == Status::NOT_MODIFIED.0 && !is_conditional(|name| self.lines.contains(name))
-                {
+                if head.status == Status::NOT_MODIFIED.0 && !self.is_conditional {
                     let fault = Fault::Answer(AnswerError::UnaskedNotModified).into();
                     let (may_repeat, is_coincidence) = (false, false);
                     return Err(Box::new(Failure { fault, pick: None, may_repeat, is_coincidence }));

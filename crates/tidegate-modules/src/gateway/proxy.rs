@@ -24,7 +24,7 @@ use tidegate_core::explain::Foreseen;
 use tidegate_core::template::{Scope, Template};
 use tidegate_core::trace::REQUEST_ID;
 use tidegate_core::trace_context;
-use tidegate_core::{Exchange, Handler, Pass, Reply, answer, spare};
+use tidegate_core::{Exchange, Handler, Pass, Reply, answer, buffer_pool};
 use tidegate_http::path::{behind_prefix, encode_path, without_dot_segments};
 use tidegate_http::words::eq_ignore_case;
 use tidegate_http::{FieldLines, Fields, IpText, Method, Status, Version, ip_text};
@@ -257,7 +257,7 @@ impl Proxy {
         upgrade: Option<&[u8]>,
         wants_trailers: bool,
     ) -> Option<Vec<u8>> {
-        let mut out = spare::take();
+        let mut out = buffer_pool::take();
         let target = self.target(exchange);
         h1::begin_request(&mut out, exchange.method_token, &target, self.authority(exchange)).ok()?;
         self.fields(exchange, &mut out)?;
@@ -285,13 +285,13 @@ impl Proxy {
             return Reply::Ready(answer::error(Status::NOT_IMPLEMENTED));
         }
         let body = exchange.state.body.take();
-        let mut raw = spare::take();
+        let mut raw = buffer_pool::take();
         if self.fields(exchange, &mut raw).is_none() {
             return Reply::Ready(answer::error(Status::BAD_REQUEST));
         }
         let mut lines = FieldLines::with_capacity(raw.len() + 16);
         lines.append_lines(&raw);
-        spare::give(raw);
+        buffer_pool::give_back(raw);
         if wants_trailers(exchange) {
             lines.push("TE", "trailers");
         }
@@ -311,6 +311,7 @@ impl Proxy {
             lines,
             upload: multiplexed::Upload::of(body, self.link.request_buffer, self.trailers_of(exchange)),
             content_length,
+            is_conditional: fields::is_conditional(&exchange.fields),
             is_stream,
             may_repeat,
             head_only: exchange.method == Method::Head,
@@ -382,7 +383,7 @@ impl Handler for Proxy {
             dialect: Dialect::Http { may_switch: upgrade.is_some() },
             may_repeat,
             head_only: exchange.method == Method::Head,
-            is_conditional: fields::is_conditional(|name| exchange.fields.contains(name)),
+            is_conditional: fields::is_conditional(&exchange.fields),
             wants_trailers,
             interim: exchange.interim(),
             range: self.link.sendfile.range_of(exchange),

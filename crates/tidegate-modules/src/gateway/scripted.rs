@@ -22,7 +22,7 @@ use tidegate_config::settings::{self, Route};
 use tidegate_core::body::RequestBody;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::memory::{self, Weight};
-use tidegate_core::{Exchange, Handler, Need, Pass, Reply, Response, answer, log, spare};
+use tidegate_core::{Exchange, Handler, Need, Pass, Reply, Response, answer, buffer_pool, log};
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
 use tidegate_io::file::Patience;
@@ -270,7 +270,7 @@ impl Inner {
             dialect,
             may_repeat,
             head_only: exchange.method == Method::Head,
-            is_conditional: is_conditional(|name| exchange.fields.contains(name)),
+            is_conditional: is_conditional(&exchange.fields),
             wants_trailers: false,
             interim: None,
             range: self.link.sendfile.range_of(exchange),
@@ -297,7 +297,7 @@ impl Inner {
         content_length: Option<u64>,
         is_whole: bool,
     ) -> Vec<u8> {
-        let mut out = spare::take();
+        let mut out = buffer_pool::take();
         let mut server = self.server.borrow_mut();
         match self.protocol {
             Protocol::FastCgi => {

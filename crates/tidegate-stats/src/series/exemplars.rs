@@ -92,7 +92,8 @@ type Table = Mutex<Vec<Option<Place>>>;
 /// What a worker remembers. Empty until settings sample requests.
 ///
 /// A worker waits for nobody, and a reader may be put off at any moment. So there are two tables: a reader holds one of them at a
-/// time, and the worker takes the other. One is left out only where two readers hold both.
+/// time, and the worker takes the other. In the one that
+/// it does not take, what is older goes. One is left out only where a reader is put off twice just then.
 #[derive(Debug, Default)]
 pub(super) struct Exemplars([Table; 2]);
 
@@ -106,7 +107,9 @@ impl Exemplars {
 
     /// Remembers a request.
     pub(super) fn remember(&self, id: SeriesId, request: &SampledRequest<'_>) {
-        let Some(mut places) = self.0.iter().find_map(free) else { return };
+        let Some((taken, mut places)) = self.0.iter().find_map(|table| Some((table, free(table)?))) else {
+            return;
+        };
         let (Ok(trace_id), Ok(span_id)) =
             (request.trace_id.as_bytes().try_into(), request.span_id.as_bytes().try_into())
         else {
@@ -118,6 +121,12 @@ impl Exemplars {
         let place = (series as usize).wrapping_mul(BUCKETS as usize).wrapping_add(bucket as usize) % PLACES;
         if let Some(place) = places.get_mut(place) {
             *place = Some(Place { series, bucket, trace_id, span_id, at, nanos, key });
+        }
+        drop(places);
+        for table in self.0.iter().filter(|table| !std::ptr::eq(*table, taken)) {
+            if let Some(older) = free(table).as_deref_mut().and_then(|places| places.get_mut(place)) {
+                *older = None;
+            }
         }
     }
 

@@ -52,7 +52,7 @@ pub(crate) fn is_token_all(bytes: &[u8]) -> bool {
 /// Bytes of a token that stand at the beginning.
 #[inline]
 pub(crate) fn token_len(bytes: &[u8]) -> usize {
-    len(bytes, words::beside_letters, is_token)
+    prefix_len(bytes, words::beside_letters, is_token)
 }
 
 /// A byte of a request target. RFC 3986 has fewer, but browsers send `\ ^ { | }` and the grave accent
@@ -70,7 +70,7 @@ pub(crate) fn target_len(bytes: &[u8]) -> usize {
         let angle_brackets = words::equal(word & words::all(!2), b'<');
         words::below(word, b'#' + 1) | angle_brackets | words::behind_visible(word)
     };
-    len(bytes, marks, is_target)
+    prefix_len(bytes, marks, is_target)
 }
 
 /// A byte of a field value: `field-vchar`, space, tab (RFC 9110 section 5.5).
@@ -82,13 +82,13 @@ pub(crate) fn is_value(b: u8) -> bool {
 /// Bytes of a field value that stand at the beginning.
 #[inline]
 pub(crate) fn value_len(bytes: &[u8]) -> usize {
-    len(bytes, |word| words::below(word, b' ') | words::equal(word, 0x7f), is_value)
+    prefix_len(bytes, |word| words::below(word, b' ') | words::equal(word, 0x7f), is_value)
 }
 
 /// Bytes of a class that stand at the beginning. `marks` marks what is not of it, in words, and may mark a few that are, which
 /// are rare: from there on it is looked at byte by byte.
 #[inline(always)]
-fn len(bytes: &[u8], marks: impl Fn(u64) -> u64, is_of_it: impl Fn(u8) -> bool) -> usize {
+fn prefix_len(bytes: &[u8], marks: impl Fn(u64) -> u64, is_of_it: impl Fn(u8) -> bool) -> usize {
     let sure = words::find(bytes, marks);
     match bytes.get(sure..) {
         Some(rest @ [first, ..]) if is_of_it(*first) => {

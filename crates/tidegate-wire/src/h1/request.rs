@@ -1,7 +1,7 @@
 //! Request heads (RFC 9112 sections 3, 5, 6, 9). The engine calls [`parse_request`] with what a connection
 //! has buffered; it must answer every error with its status and close.
 
-use super::bytes::is_token;
+use super::bytes::{ascii, is_token};
 use super::framing::Framing;
 use super::request_fault::{first_fault, has_form};
 use super::tokens::Tokens;
@@ -25,7 +25,7 @@ pub struct RequestHead<'h, 'b> {
     pub fields: &'h [Field<'b>],
     /// Valid `host` or `host:port`: the authority of an absolute target if there is one, else `Host`. `None`
     /// only in HTTP/1.0.
-    pub host: Option<&'b [u8]>,
+    pub host: Option<&'b str>,
     /// How the body ends.
     pub body: BodyLength,
     /// Whether the client would send another request on this connection.
@@ -192,7 +192,7 @@ fn tokens<'b>(
         return None;
     }
     let (version, rest) = rest.version_line()?;
-    let Tokens(rest) = rest.fields(limits.field_slots(), space)?;
+    let Tokens(rest) = rest.fields(limits, space)?;
     Some((method, target, version, rest))
 }
 
@@ -236,13 +236,14 @@ fn checked_host<'b>(
     method: &str,
     target: &'b str,
     version: Version,
-) -> Result<Option<&'b [u8]>, RequestError> {
-    if host.is_none() && version == Version::Http11 {
-        return Err(RequestError::MissingHost);
-    }
-    if host.is_some_and(|host| !authority::is_valid(host)) {
-        return Err(RequestError::InvalidHost);
-    }
+) -> Result<Option<&'b str>, RequestError> {
+    let host = match host {
+        Some(host) => {
+            Some(ascii(host).filter(|_| authority::is_valid(host)).ok_or(RequestError::InvalidHost)?)
+        }
+        None if version == Version::Http11 => return Err(RequestError::MissingHost),
+        None => None,
+    };
     if target.starts_with('/') {
         return Ok(host);
     }
@@ -252,9 +253,9 @@ fn checked_host<'b>(
     }
     match (authority::of_absolute(target.as_bytes()), host) {
         (None, host) => Ok(host),
-        (Some((port, named)), Some(host)) if !authority::is_same(named, host, port) => {
+        (Some((port, named)), Some(host)) if !authority::is_same(named, host.as_bytes(), port) => {
             Err(RequestError::ContradictingHost)
         }
-        (Some((_, named)), _) => Ok(Some(named)),
+        (Some((_, named)), _) => Ok(ascii(named)),
     }
 }

@@ -136,7 +136,7 @@ fn tokens<'b>(
     space: &mut FieldSpace<'b>,
 ) -> Option<(Version, u16, &'b str, &'b [u8])> {
     let (version, status, reason, rest) = Tokens(view).status_line()?;
-    let Tokens(rest) = rest.fields(limits.field_slots(), space)?;
+    let Tokens(rest) = rest.fields(limits, space)?;
     Some((version, status, reason, rest))
 }
 

@@ -5,7 +5,7 @@
 //! line reads here, or has a fault there.
 
 use super::bytes::{ascii, target_len, token_len, trim, value_len};
-use super::{FieldSpace, Version};
+use super::{FieldSpace, HeadLimits, Version};
 use tidegate_http::Field;
 
 /// The bytes of a head that have not been read.
@@ -77,9 +77,9 @@ impl<'b> Tokens<'b> {
         self.split(len, b"\r\n")
     }
 
-    /// All field lines and the empty line behind them, where there are no more than so many. What is behind.
+    /// All field lines and the empty line behind them, where there are no more than the limit. What is behind.
     #[inline]
-    pub(crate) fn fields(self, most: usize, space: &mut FieldSpace<'b>) -> Option<Tokens<'b>> {
+    pub(crate) fn fields(self, limits: &HeadLimits, space: &mut FieldSpace<'b>) -> Option<Tokens<'b>> {
         space.clear();
         let mut tokens = self;
         loop {
@@ -88,7 +88,7 @@ impl<'b> Tokens<'b> {
             }
             let (name, rest) = tokens.token(b":")?;
             let (value, rest) = rest.value()?;
-            if space.as_slice().len() >= most {
+            if space.as_slice().len() >= limits.field_slots() {
                 return None;
             }
             space.push(Field { name, value: trimmed(value) });
@@ -142,7 +142,7 @@ mod tests {
 
                     let bytes = [&token[..], b": b\r\n\r\n"].concat();
                     let mut space = FieldSpace::new();
-                    let is_read = Tokens(&bytes).fields(9, &mut space).is_some();
+                    let is_read = Tokens(&bytes).fields(&HeadLimits::default(), &mut space).is_some();
                     assert_eq!(is_read, is_token(byte) || (byte == b':' && at > 0), "{what}");
                 }
             }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_status_lines() {
+    fn status_lines() {
         type Read = Option<(u16, &'static str)>;
         let rows: [(&[u8], Read); 12] = [
             (b"HTTP/1.1 200 OK\r\n", Some((200, "OK"))),

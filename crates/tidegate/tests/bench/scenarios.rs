@@ -532,7 +532,7 @@ fn bytes_go_back_as_they_came() {
             let _ = stream.write_all(answer);
         }
     });
-    let steps = "users 1 { steady \"200ms\" }; think fixed \"1s\"
+    let steps = "users 1 { steady \"2s\" }; think fixed \"3s\"
         op a {
             get \"/first\" { take token header=\"x-token\"; take word css=i; take part regex=\"<i>(?-u:(.))\" }
             get \"/next/{token}\" { cached; header \"X-Back\" \"{token}\" }

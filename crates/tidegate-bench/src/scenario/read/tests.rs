@@ -137,7 +137,6 @@ fn what_does_not_fit_is_said() {
     }
 }
 
-/// What cannot be sent is told where it stands, with what to write.
 /// A `data` with a mistake costs one sentence, not another one for each place where its variables stand.
 #[test]
 fn a_mistake_in_data_is_told_once() {
@@ -185,6 +184,7 @@ fn a_mistake_in_data_is_told_once() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// What cannot be sent is told where it stands, with what to write.
 #[test]
 fn a_path_is_one_that_can_be_sent() {
     let rest = "target \"http://a:81\"\nusers 2 { steady \"1m\" }\nthink fixed \"1s\"\ndata d \"x\"\nflow {";

@@ -91,8 +91,8 @@ impl Layout {
     /// The same with what these settings, which have been sealed, keep from applications. An application can make a link to
     /// it, so that whoever follows links anywhere must not reach it either.
     pub fn sealed(self, settings: &Settings) -> Layout {
-        let reads_all = |paths: &Vec<Seen>| paths.iter().any(|(path, _)| path == Path::new("/"));
-        let sealed = sealing::of(settings).filter(|_| self.readable.as_ref().is_some_and(reads_all));
+        let reads_everything = |paths: &Vec<Seen>| paths.iter().any(|(path, _)| path == Path::new("/"));
+        let sealed = sealing::of(settings).filter(|_| self.readable.as_ref().is_some_and(reads_everything));
         let sealed = sealed.map(|sealed| {
             let (paths, beside) = without_caches(settings, sealed);
             (paths, beside.into_iter().map(seen).collect())

@@ -25,7 +25,7 @@ pub fn take() -> Vec<u8> {
 
 /// Takes memory back that nobody needs any more. What is in it is lost.
 #[inline]
-pub fn give(mut memory: Vec<u8>) {
+pub fn give_back(mut memory: Vec<u8>) {
     if !(USUAL..=LARGEST).contains(&memory.capacity()) {
         return;
     }
@@ -48,14 +48,14 @@ mod tests {
         let mut memory = take();
         memory.extend_from_slice(b"what one client was told");
         let at = memory.as_ptr();
-        give(memory);
+        give_back(memory);
         let again = take();
         assert!(again.is_empty() && again.as_ptr() == at);
-        give(again);
+        give_back(again);
         for len in [0, USUAL - 1, LARGEST + 1] {
-            give(Vec::with_capacity(len));
+            give_back(Vec::with_capacity(len));
         }
-        (0..2 * KEPT).for_each(|_| give(Vec::with_capacity(LARGEST)));
+        (0..2 * KEPT).for_each(|_| give_back(Vec::with_capacity(LARGEST)));
         let kept = SPARE.with_borrow(|spare| spare.iter().map(Vec::capacity).collect::<Vec<_>>());
         assert_eq!(kept.len(), KEPT, "no more than that");
         assert!(kept.iter().all(|bytes| (USUAL..=LARGEST).contains(bytes)));
