@@ -1,4 +1,5 @@
-//! Results of rows, kept as JSON below `target/bench` from one run to the next.
+//! Results of rows, kept as JSON from one run to the next, beside the counts of instructions: a machine that measures some
+//! of them anew leaves the others as they are.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -80,7 +81,7 @@ impl fmt::Display for Circumstances {
 
 impl Results {
     fn path() -> PathBuf {
-        workspace::target_directory().join("bench/rows.json")
+        workspace::root().join("xtask/baseline/rows.json")
     }
 
     /// What is stored; nothing where nothing is.
