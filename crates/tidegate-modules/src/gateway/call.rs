@@ -344,6 +344,13 @@ impl Call {
             .map_err(|fault| self.failure(fault, None, is_reused))
     }
 
+    /// The answer of this server to a local redirect.
+    fn elsewhere(&mut self, head: &AnswerHead) -> Option<Reply> {
+        let path = String::from_utf8_lossy(head.local_redirect.as_ref()?).into_owned();
+        let elsewhere = self.elsewhere.take()?;
+        Some(Reply::Later(Box::pin(async move { elsewhere.answer(&path).await })))
+    }
+
     /// The head of an answer has come; `now` is monotonic, nanoseconds.
     fn answered(
         &mut self,
@@ -383,11 +390,8 @@ impl Call {
                 line.pool.put(line.connection, now);
             }
             drop(line.pick);
-            if let Some(path) = &head.local_redirect
-                && let Some(elsewhere) = self.elsewhere.take()
-            {
-                let path = String::from_utf8_lossy(path).into_owned();
-                return Ok(Reply::Later(Box::pin(async move { elsewhere.answer(&path).await })));
+            if let Some(reply) = self.elsewhere(&head) {
+                return Ok(reply);
             }
             if self.link.sendfile.is_asked(&head) {
                 return Ok(self.sendfile(head));
@@ -402,6 +406,13 @@ impl Call {
                 false => announced(head.len),
             };
             return Ok(respond(head, body));
+        }
+        if let Some(reply) = self.elsewhere(&head) {
+            // By FastCGI the end is a record of its own, which may come later.
+            if is_sent {
+                finish(line, content, self.link.timeout);
+            }
+            return Ok(reply);
         }
         let is_file = self.link.sendfile.is_asked(&head);
         if is_file || !has_body {

@@ -82,8 +82,11 @@ fn write_server(exchange: &Exchange<'_>, link: &Link, params: &[(String, String)
     let local = exchange.local();
     let server_addr = local.map(|local| ip_text(local.ip())).unwrap_or_default();
     let host = hosts::host(exchange.authority);
+    // In brackets, as an authority has it (RFC 3875 section 4.1.14).
+    let is_v6 = server_addr.contains(':');
+    let address = if is_v6 { format!("[{server_addr}]") } else { server_addr.to_string() };
     let environment = Environment {
-        server_name: [&*host, &link.site, server_addr.as_str()]
+        server_name: [&*host, &link.site, &address]
             .into_iter()
             .find(|name| !name.is_empty())
             .unwrap_or("localhost"),
