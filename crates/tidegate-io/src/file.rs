@@ -194,6 +194,11 @@ pub fn send_file(
     }
 }
 
+/// Whether a file ends at an offset or before it. What cannot be asked ends nowhere.
+pub fn ends_by(file: BorrowedFd<'_>, offset: u64) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|stat| u64::try_from(stat.st_size).is_ok_and(|size| size <= offset))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -140,7 +140,8 @@ fn a_download_of_a_file_that_becomes_shorter_is_cut() {
     std::fs::create_dir_all(folder.path("www")).unwrap();
     let file = std::fs::File::create(folder.path("www/big")).unwrap();
     file.set_len(64 << 20).unwrap();
-    let text = "workers 1\nlisten \"127.0.0.1:0\"\nsite { root \"www\" }\n";
+    // However seldom it is looked after its client.
+    let text = "workers 1\nlisten \"127.0.0.1:0\"\nlimits { rate-grace \"1h\" }\nsite { root \"www\" }\n";
     let server = Server::with_config(&folder, text);
     let mut stream = TcpStream::connect(&server.address).unwrap();
     stream.set_read_timeout(Some(WAIT)).unwrap();

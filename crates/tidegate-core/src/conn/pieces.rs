@@ -70,9 +70,10 @@ fn send_piece(
             Ok(Some(sent)) => {
                 *total += sent as u64;
                 turn.bytes += sent as u64;
-                // Full, which the kernel has noted (`SOCK_NOSPACE`): it tells when there is room. Whatever else makes it
-                // short, such as the end of a file that was cut off, is met when the timer looks (`look_at_reader`).
-                if sent < count {
+                // Full, which the kernel has noted (`SOCK_NOSPACE`): it tells when there is room. A file that has become
+                // shorter is met by the next call, and whatever else makes this one short when the timer looks
+                // (`look_at_reader`).
+                if sent < count && !file::ends_by(piece.file.as_fd(), piece.offset) {
                     return Ok(Progress::Blocked);
                 }
             }

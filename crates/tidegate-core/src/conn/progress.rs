@@ -16,8 +16,6 @@ use tidegate_io::wheel::TICK;
 
 /// Looks at a client in one `rate-grace`.
 const LOOKS: u32 = 8;
-/// The longest time between two: a file that ends before it should is found out by a look as well (`pieces`).
-const SPAN: Duration = Duration::from_secs(4);
 /// What a timer is late by: it is rounded up to a tick of the wheel, and comes in the tick behind it.
 const SLACK: Duration = TICK.saturating_mul(2);
 /// A client may have paid for so many times the longest wait after which it went on, and for so many times
@@ -35,7 +33,7 @@ pub(super) struct Terms {
 
 impl Terms {
     pub(super) fn new(rate: u32, grace: Duration) -> Terms {
-        Terms { rate, grace, span: (grace / LOOKS).min(SPAN) }
+        Terms { rate, grace, span: grace / LOOKS }
     }
 
     /// Terms for a connection whose requests have both: as patient as the more patient ones, and with looks as often as the

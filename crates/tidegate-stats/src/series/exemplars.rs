@@ -188,6 +188,10 @@ mod tests {
             exemplars.read().into_iter().for_each(|(_, exemplar)| merge(&mut told, &[exemplar]));
             assert_eq!(told.iter().map(|exemplar| exemplar.at).collect::<Vec<_>>(), [number]);
         }
+        assert_eq!(exemplars.read().len(), 2, "the table that was held has an older one");
+        exemplars.remember(SeriesId::of(3), &request(1, 3));
+        let told: Vec<_> = exemplars.read().into_iter().map(|(_, exemplar)| exemplar.at).collect();
+        assert_eq!(told, [3], "which would come to light again");
     }
 
     #[test]
