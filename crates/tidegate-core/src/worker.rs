@@ -616,7 +616,7 @@ impl Worker {
         for key in keys {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             if close_idle && connection.is_between_requests() {
-                if connection.is_multiplexed() || connection.is_delivered() {
+                if connection.is_delivered() {
                     self.flush(key, Flush::Drain);
                 } else {
                     connection.end_keep_alive(); // its last answer is with the kernel alone

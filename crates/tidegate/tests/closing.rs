@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
 /// Where a connection ends with an answer, both leave in one segment: nobody sees the one without the other.
@@ -33,27 +33,56 @@ fn an_answer_and_the_end_of_its_connection_come_together() {
     }
 }
 
-/// A server that ends leaves no answer behind that its client has not got, whatever that sends meanwhile.
-#[test]
-fn an_answer_that_the_kernel_has_is_in_flight() {
-    let folder = Folder::new("ends-delivered");
+/// What a client gets that does not read while the server ends, and sends `more` meanwhile.
+fn answer_at_the_end(folder: &Folder, listen: &str, request: &[u8], more: &[u8]) -> Vec<u8> {
     fs::create_dir_all(folder.path("www")).unwrap();
     fs::write(folder.path("www/f"), vec![7; 200_000]).unwrap();
-    let server = Server::with_config(&folder, "workers 1\nlisten \"127.0.0.1:0\"\nsite { root \"www\" }\n");
+    let settings = format!("workers 1\nlisten \"127.0.0.1:0\" {listen}\nsite {{ root \"www\" }}\n");
+    let server = Server::with_config(folder, &settings);
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
-    let address: std::net::SocketAddr = server.address.parse().unwrap();
+    let address: SocketAddr = server.address.parse().unwrap();
     socket.connect(&address.into()).unwrap();
     let mut stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(WAIT)).unwrap();
-    let request = b"GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n";
     stream.write_all(request).unwrap();
     wait_for(|| (server.status()["stats"]["responses"]["2xx"] == 1).then_some(()), "the answer");
     server.signal(Signal::TERM);
     wait_for(|| TcpStream::connect(&server.address).is_err().then_some(()), "the end of listening");
-    stream.write_all(request).unwrap();
+    stream.write_all(more).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
+    answer
+}
+
+/// A server that ends leaves no answer behind that its client has not got, whatever that sends meanwhile.
+#[test]
+fn an_answer_that_the_kernel_has_is_in_flight() {
+    let request = b"GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let answer = answer_at_the_end(&Folder::new("ends-delivered"), "", request, request);
     let head = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
     assert_eq!(answer.len() - head, 200_000);
+}
+
+#[test]
+fn so_is_one_over_http2() {
+    let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+        [&[0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream][..], payload].concat()
+    };
+    let window = 0x7fff_0000_u32.to_be_bytes();
+    let request = [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        frame(4, 0, 0, &[&[0, 4][..], &window].concat()), // SETTINGS_INITIAL_WINDOW_SIZE
+        frame(8, 0, 0, &window),                          // WINDOW_UPDATE
+        frame(1, 5, 1, b"\x82\x86\x41\x09localhost\x44\x02/f"), // HEADERS: END_STREAM, END_HEADERS
+    ];
+    let ping = frame(6, 0, 0, &[0; 8]);
+    let answer = answer_at_the_end(&Folder::new("ends-delivered-h2"), "{ h2c }", &request.concat(), &ping);
+    let (mut rest, mut content) = (&answer[..], 0);
+    while let [a, b, c, kind, _, _, _, _, _, payload @ ..] = rest {
+        let length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
+        content += if *kind == 0 { length } else { 0 };
+        rest = payload.get(length..).expect("a frame is whole");
+    }
+    assert_eq!((content, rest.len()), (200_000, 0));
 }

@@ -329,9 +329,12 @@ impl Connection {
         self.transport.stream().send_queue().waiting <= FIN
     }
 
-    /// No other request is answered on it: it closes once the client has what it was sent, or says that it has.
+    /// No other request is answered on it: it closes once the client has what it was sent, or says that it has. HTTP/2 has words
+    /// of its own for that, which it says when it runs.
     pub(crate) fn end_keep_alive(&mut self) {
-        (self.keep_alive, self.unread) = (false, true);
+        if !self.protocol.is_h2() {
+            (self.keep_alive, self.unread) = (false, true);
+        }
     }
 
     /// Bytes accounted to it, and seconds since it has owned any.
