@@ -65,6 +65,9 @@ enum Task {
     /// The floor of the static bench: a fixed answer to everything
     #[command(hide = true)]
     Canned(bench::canned::Arguments),
+    /// The floor of the gateway bench: a fixed request for everything, and a fixed answer
+    #[command(hide = true)]
+    Relay(bench::relay::Arguments),
     /// The floor of the generator bench: the same request over and over
     #[command(hide = true)]
     Bare(bench::bare::Arguments),
@@ -116,6 +119,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Aarch64(arguments) => packages::aarch64::run(&arguments),
         Task::FirstHour(arguments) => first_hour::run(&arguments),
         Task::Canned(arguments) => bench::canned::run(&arguments),
+        Task::Relay(arguments) => bench::relay::run(&arguments),
         Task::Bare(arguments) => bench::bare::run(&arguments),
         Task::Scripted(arguments) => bench::scripted::run(&arguments),
         Task::Responder(arguments) => bench::responder::run(&arguments),

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::Result;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::net::{self, SendFlags};
 
 use super::events;
 
@@ -18,6 +19,9 @@ pub struct Arguments {
     port: u16,
     /// Bytes of the body
     size: usize,
+    /// Answer one request on each connection, and close it
+    #[arg(long)]
+    closes: bool,
 }
 
 /// The key of the listener; connections have their place in the list.
@@ -37,7 +41,10 @@ struct Connection {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", arguments.port))?;
     listener.set_nonblocking(true)?;
-    let answer = answer(arguments.size);
+    let answer = answer(arguments.size, if arguments.closes { "close" } else { "keep-alive" });
+    if arguments.closes {
+        return close_each(&listener, &answer);
+    }
     let poller = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&poller, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
     println!("listening on http://127.0.0.1:{}", arguments.port);
@@ -64,12 +71,31 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-fn answer(size: usize) -> Vec<u8> {
+/// One request on each connection: what no server can do with fewer calls. The request is there when the connection is,
+/// or is waited for; the answer leaves with the end.
+fn close_each(listener: &TcpListener, answer: &[u8]) -> Result<()> {
+    listener.set_nonblocking(false)?;
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let mut stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.into()),
+        };
+        // Whoever goes away without a request has its connection closed like all others.
+        if stream.read(&mut buffer).is_ok_and(|count| count > 0) {
+            let _ = net::send(&stream, answer, SendFlags::MORE | SendFlags::NOSIGNAL);
+        }
+    }
+}
+
+/// What is sent for every request, with this in its `Connection`.
+pub fn answer(size: usize, connection: &str) -> Vec<u8> {
     let mut answer = format!(
         "HTTP/1.1 200 OK\r\nServer: canned\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n\
          Content-Type: application/octet-stream\r\nContent-Length: {size}\r\n\
          Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\nETag: \"0-0\"\r\nAccept-Ranges: bytes\r\n\
-         Connection: keep-alive\r\n\r\n"
+         Connection: {connection}\r\n\r\n"
     )
     .into_bytes();
     answer.resize(answer.len() + size, b'x');

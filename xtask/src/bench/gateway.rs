@@ -86,7 +86,7 @@ impl Workload {
     /// Most that Tidegate may cost in parts of the peer's cost.
     fn budget(self, peer: Peer) -> Option<f64> {
         Some(match (self, peer) {
-            (_, Peer::Tidegate) => return None,
+            (_, Peer::Tidegate | Peer::Relay) => return None,
             (Workload::FastCgi, Peer::Lighttpd) => 0.50,
             (Workload::FastCgi | Workload::Proxy, Peer::Nginx) => 0.75,
             (Workload::Proxy, Peer::Haproxy) => 0.75,
@@ -174,7 +174,9 @@ fn samples(
     }
     let application =
         Application { workload, port: backend_port, socket: &socket, scripts: folder, queue: None };
-    let peers = [Peer::Tidegate].into_iter().chain(peers.iter().copied());
+    // A floor that copies is none where answers are large.
+    let floor = (workload != Workload::ProxyLarge).then_some(Peer::Relay);
+    let peers = [Peer::Tidegate].into_iter().chain(peers.iter().copied()).chain(floor);
     let servers: Vec<Running> =
         peers.map(|peer| gateway_peers::start(peer, folder, application)).collect::<Result<_>>()?;
     let samples =
@@ -186,7 +188,7 @@ fn samples(
 fn measure_php(arguments: &Arguments, folder: &Path) -> Result<()> {
     let samples = php_samples(&arguments.course, &arguments.peers, arguments.connections, folder)?;
     let rows = samples.into_iter().map(|(peer, samples)| {
-        let budget = (peer != Peer::Tidegate).then_some(1.0);
+        let budget = (!matches!(peer, Peer::Tidegate | Peer::Relay)).then_some(1.0);
         (peer.name(), budget, samples)
     });
     let rows: Vec<_> = rows.collect();
@@ -208,6 +210,7 @@ fn php_samples(
             _ => {}
         }
     }
+    peers.push(Peer::Relay);
     let scripts = folder.join("scripts");
     fs::create_dir_all(&scripts)?;
     fs::write(scripts.join(HELLO), "<?php echo \"hello\\n\";\n")?;

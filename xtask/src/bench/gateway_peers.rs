@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use super::gateway::Workload;
 use super::host;
+use super::rounds::FLOOR;
 use super::server::{end, free_port, wait_until_listening};
 use crate::workspace;
 
@@ -23,6 +24,9 @@ pub enum Peer {
     NginxKept,
     Lighttpd,
     Haproxy,
+    /// It looks at nothing.
+    #[value(skip)]
+    Relay,
 }
 
 impl Peer {
@@ -33,6 +37,7 @@ impl Peer {
             Peer::NginxKept => "nginx, kept",
             Peer::Lighttpd => "lighttpd",
             Peer::Haproxy => "haproxy",
+            Peer::Relay => FLOOR,
         }
     }
 }
@@ -84,7 +89,7 @@ pub struct Running {
 pub fn start(peer: Peer, folder: &Path, application: Application<'_>) -> Result<Running> {
     let port = free_port()?;
     let files = Files {
-        folder: folder.join(format!("{}-{port}", peer.name().replace(", ", "-"))),
+        folder: folder.join(format!("{}-{port}", peer.name().replace([',', ' '], "-"))),
         port,
         application,
     };
@@ -137,6 +142,7 @@ impl Files<'_> {
             Peer::Nginx | Peer::NginxKept => self.nginx(peer == Peer::NginxKept),
             Peer::Lighttpd => self.lighttpd(),
             Peer::Haproxy => self.haproxy(),
+            Peer::Relay => self.relay(),
         }
     }
 
@@ -259,6 +265,22 @@ impl Files<'_> {
         )?;
         let mut command = host::pinned(host::SERVER_PROCESSOR, "lighttpd");
         command.arg("-D").arg("-f").arg(settings);
+        Ok(command)
+    }
+
+    fn relay(&self) -> Result<Command> {
+        let Application { workload, port, socket, scripts, queue } = self.application;
+        let application = match workload {
+            Workload::FastCgi | Workload::Php => format!("unix:{}", socket.display()),
+            Workload::Proxy | Workload::ProxyLarge => format!("127.0.0.1:{port}"),
+        };
+        // As many as clients, or as the application has places.
+        let connections = queue.map_or(64, |queue| queue.places);
+        let own = std::env::current_exe()?;
+        let mut command = host::pinned(host::SERVER_PROCESSOR, &own.to_string_lossy());
+        command.arg("relay").arg(self.port.to_string()).arg(application);
+        command.arg(workload.size().to_string()).arg("--connections").arg(connections.to_string());
+        command.arg("--script").arg(scripts.join(workload.path().trim_start_matches('/')));
         Ok(command)
     }
 

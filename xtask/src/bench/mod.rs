@@ -32,6 +32,7 @@ mod peers;
 mod qos;
 mod queue;
 mod readers;
+pub mod relay;
 mod reload;
 mod report;
 pub mod responder;

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
+use super::rounds::FLOOR;
 use super::server::Setup;
 use super::{host, newest};
 use crate::workspace;
@@ -24,6 +25,8 @@ pub enum Kind {
     #[value(skip)]
     Canned {
         size: usize,
+        /// One request on each connection.
+        closes: bool,
     },
 }
 
@@ -36,7 +39,7 @@ impl Kind {
             Self::Lighttpd => "lighttpd",
             Self::Apache => "apache",
             Self::H2o => "h2o",
-            Self::Canned { .. } => "canned floor",
+            Self::Canned { .. } => FLOOR,
         }
     }
 
@@ -93,7 +96,7 @@ impl ServerFiles<'_> {
             Kind::Lighttpd => self.lighttpd(),
             Kind::Apache => self.apache(),
             Kind::H2o => self.h2o(),
-            Kind::Canned { size } => self.canned(size),
+            Kind::Canned { size, closes } => self.canned(size, closes),
         }
     }
 
@@ -277,10 +280,11 @@ impl ServerFiles<'_> {
         Ok(command)
     }
 
-    fn canned(&self, size: usize) -> Result<Command> {
+    fn canned(&self, size: usize, closes: bool) -> Result<Command> {
         let own = std::env::current_exe()?;
         let mut command = host::pinned(host::SERVER_PROCESSOR, &own.to_string_lossy());
         command.arg("canned").arg(self.port.to_string()).arg(size.to_string());
+        command.args(closes.then_some("--closes"));
         Ok(command)
     }
 }

@@ -37,6 +37,9 @@ pub struct Sample {
     pub doubt: Option<String>,
 }
 
+/// What a server of a run is called that looks at nothing: what it costs is the kernel's share of all others.
+pub const FLOOR: &str = "canned floor";
+
 /// One server of a run, with what came of each round. The first of a run is Tidegate.
 #[derive(Debug)]
 pub struct Series {

@@ -76,10 +76,13 @@ impl Workload {
         format!("{}, {connection}", self.name.trim_end_matches("-close"))
     }
 
-    /// A floor that copies its answer from memory is none where a file can be sent without copying, nor
-    /// where accepting decides.
+    /// A floor that copies its answer from memory is none where a file can be sent without copying.
     fn has_floor(&self) -> bool {
-        self.is_small() && !self.closes
+        self.is_small()
+    }
+
+    fn floor(&self) -> Kind {
+        Kind::Canned { size: self.size, closes: self.closes }
     }
 
     /// A file that a server sends fastest by reading it.
@@ -141,7 +144,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     for workload in &workloads {
         let mut kinds = kinds.clone();
         if workload.has_floor() {
-            kinds.push(Kind::Canned { size: workload.size });
+            kinds.push(workload.floor());
         }
         setup.copies_files = workload.is_small();
         let servers = start(&kinds, &[false], workload, &setup)?;
@@ -162,7 +165,7 @@ pub fn series(course: &Course, size: &str, peers: &[Kind], logs: &[bool]) -> Res
     let mut kinds = vec![Kind::Tidegate];
     kinds.extend(peers);
     if workload.has_floor() && logs.len() == 1 {
-        kinds.push(Kind::Canned { size: workload.size });
+        kinds.push(workload.floor());
     }
     let servers = start(&kinds, logs, &workload, &setup)?;
     let samples = rounds::measure(&servers, course, |server, seconds| load(server, &workload, 64, seconds))?;

@@ -6,7 +6,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-use super::super::report::Table;
+use super::super::report::{Spread, Table};
 use super::results::{Circumstances, Outcome, Results};
 use super::{Row, verdict};
 use crate::workspace;
@@ -34,22 +34,36 @@ fn replace(text: &str, block: &str) -> Option<String> {
     Some(format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", block.trim()))
 }
 
-fn cells(row: &Row, results: &Results) -> [String; 3] {
+/// What a row has in its columns.
+#[derive(Default)]
+struct Cells {
+    figure: String,
+    verdict: String,
+    floor: String,
+    detail: String,
+}
+
+fn cells(row: &Row, results: &Results) -> Cells {
     match results.rows.get(row.name).map(|measured| &measured.outcome) {
-        Some(Outcome::Measured(figure)) => {
-            let spread = figure.spread;
-            let text = if spread.least == spread.most {
-                super::figure_text(spread.median)
-            } else {
-                let [median, least, most] =
-                    [spread.median, spread.least, spread.most].map(super::figure_text);
-                format!("{median} [{least}–{most}]")
-            };
-            [text, verdict(row, figure).to_owned(), figure.detail.clone()]
+        Some(Outcome::Measured(figure)) => Cells {
+            figure: spread_text(figure.spread),
+            verdict: verdict(row, figure).to_owned(),
+            floor: figure.floor.map_or_else(String::new, spread_text),
+            detail: figure.detail.clone(),
+        },
+        Some(Outcome::Void(reason)) => {
+            Cells { figure: "void".to_owned(), detail: one_line(reason), ..Cells::default() }
         }
-        Some(Outcome::Void(reason)) => ["void".to_owned(), String::new(), one_line(reason)],
-        None => ["not measured".to_owned(), String::new(), String::new()],
+        None => Cells { figure: "not measured".to_owned(), ..Cells::default() },
     }
+}
+
+fn spread_text(spread: Spread) -> String {
+    if spread.least == spread.most {
+        return super::figure_text(spread.median);
+    }
+    let [median, least, most] = [spread.median, spread.least, spread.most].map(super::figure_text);
+    format!("{median} [{least}–{most}]")
 }
 
 fn one_line(text: &str) -> String {
@@ -77,7 +91,7 @@ fn circumstances(results: &Results) -> String {
 fn readme(rows: &[Row], results: &Results) -> String {
     let mut table = Table::new(["what", "goal", "measured"]);
     for row in rows.iter().filter(|row| row.is_shown_first) {
-        let [figure, verdict, _] = cells(row, results);
+        let Cells { figure, verdict, .. } = cells(row, results);
         let figure = if verdict.is_empty() { figure } else { format!("{figure}, {verdict}") };
         table.row([format!("{}, {}", row.what, row.unit), row.goal.to_string(), figure]);
     }
@@ -85,12 +99,14 @@ fn readme(rows: &[Row], results: &Results) -> String {
 }
 
 fn measured(rows: &[Row], results: &Results) -> String {
-    let mut table = Table::new(["row", "what", "goal", "median [least–most]", "", "made of", "date"]);
+    let mut table =
+        Table::new(["row", "what", "goal", "median [least–most]", "", "floor", "made of", "date"]);
     for row in rows {
-        let [figure, verdict, detail] = cells(row, results);
+        let Cells { figure, verdict, floor, detail } = cells(row, results);
         let date = results.rows.get(row.name).map_or_else(String::new, |measured| measured.date.clone());
         let what = format!("{}, {}", row.what, row.unit);
-        table.row([format!("`{}`", row.name), what, row.goal.to_string(), figure, verdict, detail, date]);
+        let name = format!("`{}`", row.name);
+        table.row([name, what, row.goal.to_string(), figure, verdict, floor, detail, date]);
     }
     format!("{}\n\n{table}", circumstances(results))
 }

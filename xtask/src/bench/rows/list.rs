@@ -11,7 +11,7 @@ use super::super::gateway::{self, Workload as Gateway};
 use super::super::gateway_peers::Peer as GatewayPeer;
 use super::super::peers::Kind;
 use super::super::report::{Spread, significant};
-use super::super::rounds::{Sample, Series};
+use super::super::rounds::{FLOOR, Sample, Series};
 use super::super::tls_peers::Peer as TlsPeer;
 use super::super::{downloads, generators, h2, idle, instructions, static_files, tls};
 use super::{Bench, Figure, Goal, Row, figure_text, process, workers};
@@ -41,7 +41,7 @@ const NGINX: &str = "CPU / nginx";
 pub const ROWS: [Row; 45] = [
     first(row("static-1k", "1 KiB, keep-alive", BEST, AtMost(0.90), |b| best(&small(b, "1k")?))),
     row("static-1k-floor", "1 KiB, keep-alive", "CPU / a floor that parses nothing", AtMost(1.05), |b| {
-        against(&small(b, "1k")?, "canned floor", cost)
+        against(&small(b, "1k")?, FLOOR, cost)
     }),
     first(row("static-10k", "10 KiB, keep-alive", BEST, AtMost(0.90), |b| best(&small(b, "10k")?))),
     row("static-100k", "100 KiB, keep-alive", BEST, AtMost(0.95), |b| best(&large(b, "100k")?)),
@@ -251,7 +251,7 @@ fn instructions_of(case: &str) -> Result<Figure> {
 
 /// What Tidegate costs in parts of the cheapest peer, which is no floor.
 fn best(run: &[Series]) -> Result<Figure> {
-    let peers = run.iter().skip(1).filter(|series| series.server != "canned floor");
+    let peers = run.iter().skip(1).filter(|series| series.server != FLOOR);
     let median = |series: &Series| Spread::of(series.samples.iter().map(cost)).map(|spread| spread.median);
     let costs = peers.filter_map(|series| Some((median(series)?, series.server.clone())));
     let (_, cheapest) = costs.min_by(|a, b| a.0.total_cmp(&b.0)).context("no peer was measured")?;
@@ -270,8 +270,13 @@ fn against(run: &[Series], other: &str, figure: fn(&Sample) -> f64) -> Result<Fi
             bail!("{}: {errors} errors; {}", series.server, doubt.map_or("", String::as_str));
         }
     }
-    let ratios = ours.samples.iter().zip(&theirs.samples).map(|(ours, theirs)| figure(ours) / figure(theirs));
-    Figure::of(ratios, format!("against {other}: {}", run.iter().map(told).collect::<Vec<_>>().join("; ")))
+    let ratios = |ours: &Series| -> Vec<f64> {
+        ours.samples.iter().zip(&theirs.samples).map(|(ours, theirs)| figure(ours) / figure(theirs)).collect()
+    };
+    let floor = run.iter().find(|series| series.server == FLOOR && other != FLOOR);
+    let floor = floor.and_then(|floor| Spread::of(ratios(floor)));
+    let detail = run.iter().map(told).collect::<Vec<_>>().join("; ");
+    Ok(Figure { floor, ..Figure::of(ratios(ours), format!("against {other}: {detail}"))? })
 }
 
 /// `nginx 6.48 µs, 150,000/s, 21,000 instructions`.
@@ -323,7 +328,7 @@ mod tests {
             series("tidegate", &[4.0, 5.0, 4.5]),
             series("nginx", &[8.0, 8.0, 8.0]),
             series("lighttpd", &[5.0, 5.0, 5.0]),
-            series("canned floor", &[1.0, 1.0, 1.0]),
+            series(FLOOR, &[1.0, 1.0, 1.0]),
         ];
         let figure = best(&run).unwrap();
         assert_eq!(figure.spread, Spread { median: 0.9, least: 0.8, most: 1.0 });
@@ -332,6 +337,8 @@ mod tests {
             "{}",
             figure.detail
         );
+        assert_eq!(figure.floor, Some(Spread { median: 0.2, least: 0.2, most: 0.2 }));
+        assert!(against(&run, FLOOR, cost).unwrap().floor.is_none());
         assert!(against(&run, "apache", cost).is_err());
         assert_eq!(against(&run, "nginx", rate).unwrap().spread.median, 8.0 / 4.5);
     }

@@ -105,6 +105,8 @@ pub fn figure_text(figure: f64) -> String {
 pub struct Figure {
     /// The median, and how far the rounds lie apart.
     pub spread: Spread,
+    /// The same figure of a server that looks at nothing, measured in the same rounds: nobody can be better.
+    pub floor: Option<Spread>,
     /// What it was made of: each server's own figures.
     pub detail: String,
 }
@@ -112,13 +114,14 @@ pub struct Figure {
 impl Figure {
     /// Of one reading.
     pub fn once(value: f64, detail: impl Into<String>) -> Self {
-        Self { spread: Spread { median: value, least: value, most: value }, detail: detail.into() }
+        let spread = Spread { median: value, least: value, most: value };
+        Self { spread, floor: None, detail: detail.into() }
     }
 
     /// Of several.
     pub fn of(values: impl IntoIterator<Item = f64>, detail: impl Into<String>) -> Result<Self> {
         let spread = Spread::of(values).context("nothing was measured")?;
-        Ok(Self { spread, detail: detail.into() })
+        Ok(Self { spread, floor: None, detail: detail.into() })
     }
 }
 

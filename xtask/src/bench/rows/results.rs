@@ -105,9 +105,14 @@ impl Results {
         let rows = self.rows.iter().map(|(name, measured)| {
             let Circumstances { host, versions, course } = &measured.circumstances;
             let mut value = match &measured.outcome {
-                Outcome::Measured(Figure { spread, detail }) => json!({
-                    "median": spread.median, "least": spread.least, "most": spread.most, "detail": detail,
-                }),
+                Outcome::Measured(Figure { spread, floor, detail }) => {
+                    let mut value = spread_value(spread);
+                    value["detail"] = json!(detail);
+                    if let Some(floor) = floor {
+                        value["floor"] = spread_value(floor);
+                    }
+                    value
+                }
                 Outcome::Void(reason) => json!({ "void": reason }),
             };
             value["date"] = json!(measured.date);
@@ -128,15 +133,15 @@ impl Results {
         };
         let mut rows = BTreeMap::new();
         for (name, row) in all["rows"].as_object().context("no rows")? {
-            let number = |key: &str| row[key].as_f64().with_context(|| format!("{name} has no {key}"));
+            let spread = |of: &Value| -> Result<Spread> {
+                let number = |key: &str| of[key].as_f64().with_context(|| format!("{name} has no {key}"));
+                Ok(Spread { median: number("median")?, least: number("least")?, most: number("most")? })
+            };
             let outcome = match row["void"].as_str() {
                 Some(reason) => Outcome::Void(reason.to_owned()),
                 None => Outcome::Measured(Figure {
-                    spread: Spread {
-                        median: number("median")?,
-                        least: number("least")?,
-                        most: number("most")?,
-                    },
+                    spread: spread(row)?,
+                    floor: row["floor"].is_object().then(|| spread(&row["floor"])).transpose()?,
                     detail: word(&row["detail"]),
                 }),
             };
@@ -147,6 +152,10 @@ impl Results {
         }
         Ok(Self { rows })
     }
+}
+
+fn spread_value(spread: &Spread) -> Value {
+    json!({ "median": spread.median, "least": spread.least, "most": spread.most })
 }
 
 #[cfg(test)]
@@ -161,8 +170,11 @@ mod tests {
             course: "5 rounds of 2 s".to_owned(),
         };
         let spread = Spread { median: 0.9, least: 0.85, most: 0.95 };
+        let floor = Some(Spread { median: 0.8, ..spread });
+        let figure = Figure { spread, floor, detail: "tidegate 4.1 µs".to_owned() };
         let outcomes = [
-            ("static-1k", Outcome::Measured(Figure { spread, detail: "tidegate 4.1 µs".to_owned() })),
+            ("static-1k", Outcome::Measured(figure)),
+            ("start", Outcome::Measured(Figure::once(11.0, "one worker"))),
             ("make-run", Outcome::Void("no cargo".to_owned())),
         ];
         let rows = outcomes.map(|(name, outcome)| {
