@@ -58,9 +58,20 @@ const SERIES: [(&str, Made); 24] = [
 /// The name of a series and its values, the oldest first.
 pub(super) type Series = (&'static str, Vec<Option<f32>>);
 
-/// The values of a slot; not a number is a gap.
-type Values = [f32; SERIES.len()];
-const GAP: Values = [f32::NAN; SERIES.len()];
+/// The values of a slot, as [`kept`] has them.
+type Values = [u32; SERIES.len()];
+const GAP: Values = [0; SERIES.len()];
+
+/// How a ring keeps a value: a gap, and what is no number, is zero. So a ring of which nothing is known is memory that
+/// nobody has written, and the kernel gives none for it.
+fn kept(value: Option<f32>) -> u32 {
+    value.filter(|value| value.is_finite()).map_or(0, |value| value.to_bits() + 1)
+}
+
+/// The value; `None` is a gap.
+fn value_of(kept: u32) -> Option<f32> {
+    kept.checked_sub(1).map(f32::from_bits)
+}
 
 /// The names of all series, in their order.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
@@ -95,9 +106,7 @@ impl Filling {
             Made::Quantile(quantile) => self.times.quantile(quantile).as_secs_f64(),
             Made::Share(part, whole) => self.counts[part] as f64 / self.counts[whole] as f64,
         };
-        SERIES
-            .map(|series| value(series) as f32)
-            .map(|value| if value.is_finite() { value } else { f32::NAN })
+        SERIES.map(|series| kept(Some(value(series) as f32)))
     }
 }
 
@@ -105,8 +114,8 @@ impl Filling {
 #[derive(Debug)]
 pub(super) struct Level {
     resolution: u64,
-    /// By the number of the slot, modulo how many there are.
-    ring: Vec<Values>,
+    /// By the number of the slot, modulo how many there are; the values of one behind those of another.
+    ring: Vec<u32>,
     /// The number of the newest slot.
     newest: Option<u64>,
     filling: Option<Filling>,
@@ -114,7 +123,7 @@ pub(super) struct Level {
 
 impl Level {
     pub(super) fn new(resolution: u64, slots: usize) -> Level {
-        Level { resolution, ring: vec![GAP; slots.max(1)], newest: None, filling: None }
+        Level { resolution, ring: vec![0; slots.max(1) * SERIES.len()], newest: None, filling: None }
     }
 
     pub(super) fn resolution(&self) -> u64 {
@@ -133,10 +142,9 @@ impl Level {
     /// over.
     pub(super) fn set(&mut self, name: &str, newest: u64, values: &[Option<f32>]) {
         let Some(number) = names().position(|known| known == name) else { return };
-        let slots = (0..=newest).rev().take(self.ring.len());
+        let slots = (0..=newest).rev().take(self.length());
         for (slot, value) in slots.zip(values.iter().rev()) {
-            let value = value.filter(|value| value.is_finite() && *value >= 0.0);
-            self.at(slot)[number] = value.unwrap_or(f32::NAN);
+            self.at(slot)[number] = kept(value.filter(|value| *value >= 0.0));
         }
     }
 
@@ -168,34 +176,43 @@ impl Level {
     fn advance(&mut self, slot: u64) {
         let newest = self.newest.replace(slot).unwrap_or(slot);
         let (first, last) = if slot > newest { (newest + 1, slot) } else { (slot + 1, newest) };
-        let first = first.max((last + 1).saturating_sub(self.ring.len() as u64));
+        let first = first.max((last + 1).saturating_sub(self.length() as u64));
         (first..=last).for_each(|gone| *self.at(gone) = GAP);
     }
 
     fn place(&self, slot: u64) -> usize {
-        (slot % self.ring.len() as u64) as usize
+        (slot % self.length() as u64) as usize
+    }
+
+    /// Slots of the ring.
+    fn length(&self) -> usize {
+        self.ring.len() / SERIES.len()
+    }
+
+    fn values(&self, slot: u64) -> &Values {
+        &self.ring.as_chunks().0[self.place(slot)]
     }
 
     fn at(&mut self, slot: u64) -> &mut Values {
         let place = self.place(slot);
-        &mut self.ring[place]
+        &mut self.ring.as_chunks_mut().0[place]
     }
 
     /// The numbers of the slots that there are.
     fn slots(&self) -> std::ops::Range<u64> {
         match self.newest {
-            Some(newest) => (newest + 1).saturating_sub(self.ring.len() as u64)..newest + 1,
+            Some(newest) => (newest + 1).saturating_sub(self.length() as u64)..newest + 1,
             None => 0..0,
         }
     }
 
     /// Beginning, end and the values of each series, from the first slot of which anything is known.
     pub(super) fn read(&self) -> (u64, u64, Vec<Series>) {
-        let is_known = |slot: &u64| self.ring[self.place(*slot)].iter().any(|value| value.is_finite());
+        let is_known = |slot: &u64| *self.values(*slot) != GAP;
         let slots = self.slots();
         let first = slots.clone().find(is_known).unwrap_or(slots.end);
         let series = names().enumerate().map(|(number, name)| {
-            let value = |slot| Some(self.ring[self.place(slot)][number]).filter(|value| value.is_finite());
+            let value = |slot| value_of(self.values(slot)[number]);
             (name, (first..slots.end).map(value).collect())
         });
         (first * self.resolution, slots.end * self.resolution, series.collect())
@@ -226,7 +243,7 @@ impl Level {
                     Made::Cores(count) => share(rise.counts[count]) / 1e6 / resolution,
                     Made::Mean(_) | Made::Quantile(_) | Made::Share(..) => continue,
                 };
-                *value = if value.is_finite() { *value + more as f32 } else { more as f32 };
+                *value = kept(Some(value_of(*value).unwrap_or_default() + more as f32));
             }
         }
     }
@@ -238,14 +255,13 @@ impl Level {
         self.advance(newest);
         let slots = self.slots();
         for slot in other.slots().filter(|slot| slots.contains(slot)) {
-            let values = other.ring[other.place(slot)];
+            let values = *other.values(slot);
             for ((value, theirs), (_, made)) in self.at(slot).iter_mut().zip(values).zip(SERIES) {
-                *value = match made {
-                    _ if !theirs.is_finite() => *value,
-                    _ if !value.is_finite() => theirs,
-                    Made::Rate(_) | Made::Cores(_) | Made::Mean(_) => *value + theirs,
-                    Made::Quantile(_) | Made::Share(..) => value.max(theirs),
-                };
+                let both = value_of(*value).zip(value_of(theirs)).map(|(own, theirs)| match made {
+                    Made::Rate(_) | Made::Cores(_) | Made::Mean(_) => own + theirs,
+                    Made::Quantile(_) | Made::Share(..) => own.max(theirs),
+                });
+                *value = both.map_or((*value).max(theirs), |both| kept(Some(both)));
             }
         }
         let Some(theirs) = &other.filling else { return };

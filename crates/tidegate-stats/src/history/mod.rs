@@ -85,7 +85,7 @@ impl Span {
     }
 }
 
-/// What a server has done. About 640 KiB.
+/// What a server has done. About 640 KiB once it has run for fourteen days.
 #[derive(Debug)]
 pub struct History {
     levels: [Level; 3],

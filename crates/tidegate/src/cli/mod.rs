@@ -103,16 +103,16 @@ enum Command {
     #[command(hide = true)]
     Ask(ask::Arguments),
     /// Ends what a killed server has left behind.
-    #[command(hide = true)]
+    #[command(skip)]
     Guard,
     /// A server process; `serve` starts it.
-    #[command(hide = true)]
+    #[command(skip)]
     Server,
     /// The process of the admin API; `serve` starts it.
-    #[command(hide = true)]
+    #[command(skip)]
     Admin,
     /// Checks texts for the admin API.
-    #[command(hide = true)]
+    #[command(skip)]
     CheckTexts,
     /// Prints the reference of all settings, as Markdown.
     #[command(hide = true)]
@@ -120,6 +120,28 @@ enum Command {
     /// Prints the JSON schema of the settings.
     #[command(hide = true)]
     Schema,
+}
+
+impl Command {
+    /// What the program starts of itself and gives no arguments.
+    fn of_own() -> Option<Command> {
+        let mut arguments = std::env::args_os().skip(1);
+        let command = match arguments.next()?.to_str()? {
+            "server" => Command::Server,
+            "admin" => Command::Admin,
+            "check-texts" => Command::CheckTexts,
+            "guard" => Command::Guard,
+            _ => return None,
+        };
+        arguments.next().is_none().then_some(command)
+    }
+}
+
+/// Reads the arguments on a stack of its own, which is given back: all commands and what they take are 400 KB of it, which
+/// this thread would hold as long as the process lives.
+fn read() -> Command {
+    let read = std::thread::scope(|scope| scope.spawn(arguments).join());
+    read.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).command
 }
 
 /// The arguments. What is wrong with them ends the process; commands that nobody is told of are none to suggest.
@@ -141,7 +163,7 @@ fn arguments() -> Arguments {
 
 /// Reads the arguments and does what they say.
 pub fn run() -> ExitCode {
-    let outcome = match arguments().command {
+    let outcome = match Command::of_own().unwrap_or_else(read) {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Server => crate::server::run(),
         Command::Admin => crate::admin::run(),

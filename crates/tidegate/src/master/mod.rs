@@ -378,6 +378,7 @@ impl Master {
     /// Serves until told to end.
     pub fn run(mut self) {
         tidegate_io::process::let_go_of_code();
+        tidegate_io::allocator::trim();
         // The service manager hears from a predecessor who is ready.
         if !self.has_predecessor {
             self.notifier.ready(&format!("listening on {}", self.listening().join(", ")));

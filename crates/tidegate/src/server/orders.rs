@@ -326,7 +326,9 @@ impl Server {
         self.let_go(&settings);
         self.writer.settle();
         if self.settings.replace(settings).is_none() {
+            // What only the start has needed.
             tidegate_io::process::let_go_of_code();
+            tidegate_io::allocator::trim();
         }
         if let Some(warning) = self.warning.take() {
             log::warn(warning);

@@ -441,6 +441,7 @@ impl Master {
         }
         let is_rotated = reload.rotations != self.rotation.count;
         self.leave_no_trace(reload.draft, reload.next);
+        tidegate_io::allocator::trim(); // of the settings of before, and of what reading them has taken
         let (responder, reply) = say(reload.purpose, reload.notes);
         let said = reply.text.trim_end();
         if reply.is_ok {
