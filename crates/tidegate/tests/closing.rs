@@ -33,18 +33,41 @@ fn an_answer_and_the_end_of_its_connection_come_together() {
     }
 }
 
+/// Connects with room for few bytes, so that the rest of a long answer waits in the server's kernel.
+fn connect_with_little_room(address: &str) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let address: SocketAddr = address.parse().unwrap();
+    socket.connect(&address.into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(WAIT)).unwrap();
+    stream
+}
+
+/// A client that has asked for the end and says something more all the same gets all of its answer.
+#[test]
+fn a_long_answer_is_delivered_whatever_comes_behind_the_last_request() {
+    let folder = Folder::new("ends-long");
+    fs::create_dir_all(folder.path("www")).unwrap();
+    fs::write(folder.path("www/f"), vec![7; 200_000]).unwrap();
+    let server = Server::with_config(&folder, "workers 1\nlisten \"127.0.0.1:0\"\nsite { root \"www\" }\n");
+    let mut stream = connect_with_little_room(&server.address);
+    stream.write_all(b"GET /f HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    wait_for(|| (server.status()["stats"]["responses"]["2xx"] == 1).then_some(()), "the answer");
+    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let head = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+    assert_eq!(answer.len() - head, 200_000);
+}
+
 /// What a client gets that does not read while the server ends, and sends `more` meanwhile.
 fn answer_at_the_end(folder: &Folder, listen: &str, request: &[u8], more: &[u8]) -> Vec<u8> {
     fs::create_dir_all(folder.path("www")).unwrap();
     fs::write(folder.path("www/f"), vec![7; 200_000]).unwrap();
     let settings = format!("workers 1\nlisten \"127.0.0.1:0\" {listen}\nsite {{ root \"www\" }}\n");
     let server = Server::with_config(folder, &settings);
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    socket.set_recv_buffer_size(4096).unwrap();
-    let address: SocketAddr = server.address.parse().unwrap();
-    socket.connect(&address.into()).unwrap();
-    let mut stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(WAIT)).unwrap();
+    let mut stream = connect_with_little_room(&server.address);
     stream.write_all(request).unwrap();
     wait_for(|| (server.status()["stats"]["responses"]["2xx"] == 1).then_some(()), "the answer");
     server.signal(Signal::TERM);

@@ -175,7 +175,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "discard-size \"1MiB\""),
     of_request(|limits, item| limits.linger_timeout = duration(item),
         "linger-timeout", &[one("time", Kind::Duration { least: 0, most: HOUR })], "linger-timeout \"2s\"",
-        "How long a closing connection waits for the client to stop sending, so that the client sees the answer.",
+        "How long a closing connection waits for the client to stop sending, so that the client sees the answer. It waits \
+         where something that was sent is unread, and behind an answer of more than ten segments.",
         "linger-timeout \"5s\""),
     of_request(|limits, item| limits.ranges = u16::try_from(number(item)).unwrap_or(u16::MAX),
         "ranges", &[one("count", Kind::Number { least: 1, most: 1000 })], "ranges 64",

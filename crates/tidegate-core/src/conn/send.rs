@@ -34,6 +34,8 @@ pub(super) const FILE_TURN: u64 = 1 << 20;
 const COPY_MAX: usize = 4 << 10;
 /// A batch this large is sent on.
 const BATCH_MAX: usize = 32 << 10;
+/// Bytes that leave the kernel without an acknowledgement: ten segments (RFC 6928).
+const IN_ONE_FLIGHT: u64 = 14_600;
 
 /// How far pumping came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -629,6 +631,8 @@ impl Connection {
         let Some(work) = &mut self.work else { return };
         if let Some(output) = work.output.take() {
             output.count(cx, Told::of(work.record.as_deref()), &work.request);
+            // A client that says anything behind its last request would lose what the kernel still has.
+            self.unread |= !self.keep_alive && output.sent > IN_ONE_FLIGHT;
         }
         self.end_content(cx);
         let is_receiving = self.is_receiving();
