@@ -8,7 +8,9 @@ use super::policy::scheme_of;
 use crate::cache_desk::{
     CacheDesk, EntryPlace, Found, KnownNotStored, ListWanted, Listed, PurgeWanted, PurgeWhat, Purged,
 };
-use crate::cache_desk::{DiskFigures, ShowWanted, Shown, StoreFigures, TierFigures, Verification};
+use crate::cache_desk::{
+    DiskFigures, ShowWanted, Shown, StoreFigures, TierFigures, Unsearched, Verification,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 use tidegate_cache::disk::{self, Trouble};
@@ -103,7 +105,8 @@ impl CacheDesk for CacheDirectory {
         let (mut found, search) = (Found::default(), Search::begin());
         let (most, order) = (wanted.most as usize, Some(wanted.sort.order()));
         let mut best = Best::new(most, order);
-        for kept in self.named(wanted.store.as_deref()) {
+        for kept in self.opened(wanted.store.as_deref()) {
+            found.unsearched.extend(kept.opening.silent().into_iter().map(unsearched));
             let name = kept.store.name().to_owned();
             for entry in kept.store.entries(&filter, usize::MAX) {
                 best.add(told(&name, &entry));
@@ -122,7 +125,8 @@ impl CacheDesk for CacheDirectory {
     fn show(&self, wanted: &ShowWanted) -> Found<Shown> {
         let Some(Place { host, target }) = Place::of(&wanted.url) else { return Found::default() };
         let (mut found, search) = (Found::default(), Search::begin());
-        for kept in self.named(wanted.store.as_deref()) {
+        for kept in self.opened(wanted.store.as_deref()) {
+            found.unsearched.extend(kept.opening.silent().into_iter().map(unsearched));
             for target in kept.queries.counting(&target) {
                 let filter = Filter { host: Some(&host), target: Some(&target), ..Filter::default() };
                 let (entries, name) = (kept.store.entries(&filter, MOST_SHOWN), kept.store.name().to_owned());
@@ -173,8 +177,13 @@ impl CacheDesk for CacheDirectory {
     }
 
     fn verify(&self, store: Option<&str>) -> Verification {
-        self.verifying.ask(store, || self.named(store).into_iter().map(|kept| kept.store).collect())
+        self.verifying.ask(store, || self.opened(store).into_iter().map(|kept| kept.store).collect())
     }
+}
+
+/// The same, where something was looked for.
+fn unsearched((folder, _): (PathBuf, i64)) -> Unsearched {
+    Unsearched { folder, why: Trouble::Stalled.to_string() }
 }
 
 /// A folder that has never answered yet.

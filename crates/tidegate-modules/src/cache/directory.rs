@@ -149,6 +149,13 @@ impl CacheDirectory {
         kept.sort_unstable_by_key(|(name, _)| *name);
         kept.into_iter().map(|(_, kept)| kept.clone()).collect()
     }
+
+    /// The same, once their disks are opened, or requests wait for them no longer. Blocks.
+    pub(super) fn opened(&self, name: Option<&str>) -> Vec<Kept> {
+        let kept = self.named(name);
+        kept.iter().for_each(|kept| kept.opening.wait());
+        kept
+    }
 }
 
 fn make_store(

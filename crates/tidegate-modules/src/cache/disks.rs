@@ -15,7 +15,7 @@ use std::sync::atomic::{
     Ordering::Release,
 };
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tidegate_cache::disk::{self, DiskSettings};
@@ -65,6 +65,8 @@ pub(super) struct Opening {
     /// As long as no disk is known: see [`Opening::silent`].
     silent: Mutex<Vec<(PathBuf, i64)>>,
     waiting: Mutex<Waiting>,
+    /// For who waits without a worker.
+    ended: Condvar,
 }
 
 /// Requests that wait, by numbers of their own.
@@ -100,12 +102,19 @@ impl Opening {
         }
     }
 
+    /// Waits for its end, as requests do. Blocks, for as long as they wait at most.
+    pub(super) fn wait(&self) {
+        let waiting = lock(&self.waiting);
+        drop(self.ended.wait_timeout_while(waiting, OPENING_PATIENCE, |_| self.is_under_way()));
+    }
+
     fn end(&self) {
         let waiting = {
             let mut waiting = lock(&self.waiting);
             self.is_under_way.store(false, Release);
             std::mem::take(&mut waiting.wakers)
         };
+        self.ended.notify_all();
         waiting.into_values().for_each(Waker::wake);
     }
 }
@@ -418,7 +427,14 @@ mod tests {
         assert_eq!(lock(&opening.waiting).wakers.len(), 3);
         opening.has_answered();
         assert!(opening.is_under_way());
-        opening.has_answered();
+        std::thread::scope(|scope| {
+            let sees = scope.spawn(|| {
+                opening.wait();
+                opening.is_under_way()
+            });
+            opening.has_answered();
+            assert!(!sees.join().unwrap(), "whoever has waited sees the end");
+        });
         assert!(!opening.is_under_way() && lock(&opening.waiting).wakers.is_empty());
         assert!(waiting.iter_mut().all(|opened| Pin::new(opened).poll(&mut cx).is_ready()));
     }

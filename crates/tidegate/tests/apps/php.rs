@@ -214,12 +214,14 @@ fn a_cache_that_cannot_be_asked_is_one_word() {
     }
 }
 
-/// What is told of the cache, once the pool serves.
+/// What is told of the cache, once the pool serves and one of its processes had time: a busy machine may keep it from that
+/// longer than the server waits.
 fn told(site: &Site) -> Value {
     for _ in 0..2000 {
         let pool = pool(site);
-        if !pool["opcache"].is_null() {
-            return pool["opcache"].clone();
+        let opcache = &pool["opcache"];
+        if !opcache.is_null() && opcache["why"] != "no process had time to tell" {
+            return opcache.clone();
         }
     }
     panic!("the pool does not serve: {}", pool(site));
