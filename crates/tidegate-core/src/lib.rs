@@ -40,6 +40,7 @@ pub mod memory;
 mod notes;
 mod opening;
 mod phase;
+mod placement;
 pub mod rate;
 mod recent;
 mod registry;

@@ -163,6 +163,7 @@ pub fn start(
 
 struct Worker {
     number: usize,
+    shared: Arc<Shared>,
     poller: Poller,
     runtime: Rc<Runtime>,
     registry: Box<dyn Registry>,
@@ -236,10 +237,11 @@ impl Worker {
         let engine = registry.engine(settings, &mut logs)?;
         registry.in_force(settings);
         let log = AccessBuffers::new(writer.clone()).naming(registry.client_names());
-        let cx = Ctx::new(number, engine, stats, log, shared);
+        let cx = Ctx::new(number, engine, stats, log, shared.clone());
         let now = monotonic_ns();
         let mut worker = Worker {
             number,
+            shared,
             poller,
             runtime,
             registry,
@@ -276,6 +278,7 @@ impl Worker {
                 };
                 let numbers =
                     settings.listeners.iter().map(|listener| number_of(&listener.address)).collect();
+                self.take_the_last();
                 self.close_listeners();
                 Listening::NoMore(numbers)
             }
@@ -295,6 +298,7 @@ impl Worker {
             }
             Listening::NoMore(numbers) => (numbers, Vec::new()),
         };
+        self.take_the_last();
         // What the routes before hold, such as connections to applications, is there to be inherited until then.
         let before = std::mem::replace(&mut self.cx.engine, Rc::new(engine));
         self.registry.in_force(&settings);
@@ -348,6 +352,10 @@ impl Worker {
         drop(before);
         self.cx.listeners = self.cx.stats.latency.all();
         self.listeners = listeners;
+        if !self.listeners.is_empty() {
+            let settings = self.cx.engine.settings.clone();
+            self.shared.placement.open(self.number, self.runtime.remote(), settings);
+        }
         self.cx.engine.begin();
         self.cx.admission.adopt(&self.cx.engine.settings, self.number);
         self.cx.admission.on_empty(None);
@@ -397,6 +405,9 @@ impl Worker {
                 }
             }
             self.accept();
+            if has_commands {
+                self.take_in();
+            }
             // One pass: what they queue in turn runs after the next poll.
             for key in std::mem::take(&mut self.again) {
                 self.run_again(key);
@@ -587,6 +598,7 @@ impl Worker {
                 }
                 Command::Drain { close_idle } => self.drain(close_idle),
                 Command::Stop => {
+                    drop(self.shared.placement.close(self.number));
                     // What was under way has its line, too.
                     let keys: Vec<Key> = self.connections.keys().collect();
                     for key in keys {
@@ -611,6 +623,7 @@ impl Worker {
             }
             self.accept();
         }
+        self.take_the_last();
         self.close_listeners();
         let keys: Vec<Key> = self.connections.keys().collect();
         for key in keys {

@@ -20,6 +20,21 @@ fn site(lines: &str, body: &str) -> String {
     format!("{lines}\nlisten \"127.0.0.1:0\"\nsite {{ respond 200 \"{body}\" }}\n")
 }
 
+// ---------------------------------------------------------------- workers
+
+/// The kernel's hash alone gives one of four workers 20 or more of 64 connections, in most runs.
+#[test]
+fn few_connections_are_shared_evenly() {
+    let folder = Folder::new("even");
+    let server = Server::with_config(&folder, &site("workers 4", "x"));
+    let mut clients: Vec<KeepAlive> = (0..64).map(|_| KeepAlive::new(&server.address)).collect();
+    clients.iter_mut().for_each(|client| drop(client.get("/")));
+    let workers = server.status()["workers"].as_array().unwrap().clone();
+    let has = |worker: &serde_json::Value| worker["connections"].as_u64().unwrap();
+    let (least, most) = (workers.iter().map(has).min(), workers.iter().map(has).max());
+    assert!(workers.len() == 4 && most.unwrap() - least.unwrap() <= 2, "{workers:?}");
+}
+
 // ---------------------------------------------------------------- processes that end
 
 /// FAULTS 43.

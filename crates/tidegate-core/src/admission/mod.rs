@@ -34,6 +34,7 @@ pub use overload::{Change, Overload, Queue};
 pub use put_off::RequestKey;
 
 use crate::log;
+use crate::placement::Placement;
 use crate::remote::UNNAMED;
 use crate::reply::{Need, Reply};
 use crate::response::{Author, Response};
@@ -71,6 +72,15 @@ pub struct Shared {
     in_flight: InFlight,
     /// The workers, to be woken.
     workers: Mutex<Vec<Weak<Remote>>>,
+    /// Who of them has which connections.
+    pub(crate) placement: Placement,
+}
+
+impl Shared {
+    /// For so many workers, with the numbers from 0 on, which hand connections over to each other.
+    pub fn of(workers: usize) -> Arc<Shared> {
+        Arc::new(Shared { placement: Placement::of(workers), ..Shared::default() })
+    }
 }
 
 /// What a request needs while it waits.

@@ -11,6 +11,7 @@ use crate::crowd::{CROWD, Share};
 use crate::listen::{self, ACCEPTS, Accepted, EXHAUSTION, PAUSE};
 use crate::log;
 use crate::opening::Opening;
+use crate::placement::Arrival;
 use std::os::fd::AsFd;
 use tidegate_config::settings::Settings;
 use tidegate_io::socket::{self, Peer, Received, Stream};
@@ -44,7 +45,7 @@ impl Worker {
                         self.exhausted_since = 0;
                         self.cx.admission.on_accept(index);
                         open.counts.accepted.add(1);
-                        self.judge(stream, peer, index);
+                        self.place(Arrival { stream, peer, listener: index });
                     }
                     Accepted::Aborted => {}
                     Accepted::Nobody => {
@@ -66,6 +67,32 @@ impl Worker {
                     break;
                 }
             }
+        }
+    }
+
+    /// Keeps a connection, or hands it over to a worker that has fewer.
+    #[inline]
+    fn place(&mut self, mut arrival: Arrival) {
+        if let Some(other) = self.shared.placement.elsewhere(self.number) {
+            match self.shared.placement.hand_over(other, arrival, &self.cx.engine.settings) {
+                Ok(()) => return,
+                Err(kept) => arrival = kept,
+            }
+        }
+        self.judge(arrival.stream, arrival.peer, arrival.listener);
+    }
+
+    /// Takes what other workers have handed over.
+    pub(super) fn take_in(&mut self) {
+        for arrival in self.shared.placement.take(self.number) {
+            self.judge(arrival.stream, arrival.peer, arrival.listener);
+        }
+    }
+
+    /// The same for the last time, before settings change or nobody is accepted any more.
+    pub(super) fn take_the_last(&mut self) {
+        for arrival in self.shared.placement.close(self.number) {
+            self.judge(arrival.stream, arrival.peer, arrival.listener);
         }
     }
 
@@ -207,8 +234,10 @@ impl Worker {
         }
     }
 
-    /// Follows how many connections there are: one that is sent much takes its share of what the kernel may hold for all.
+    /// Follows how many connections there are: one that is sent much takes its share of what the kernel may hold for all, and who
+    /// has the fewest gets the next.
     pub(super) fn mind_the_crowd(&mut self) {
+        self.shared.placement.count(self.number, self.connections.len());
         self.cx.share = Share::of(self.connections.len(), self.cx.engine.settings.limits.unsent_size);
     }
 

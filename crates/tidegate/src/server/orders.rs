@@ -42,8 +42,6 @@ pub(super) struct Server {
     writer: Arc<Writer>,
     members: Arc<Members>,
     stores: Stores,
-    /// What limits count of all workers.
-    counts: Arc<Shared>,
     sender: Sender<Event>,
     events: Receiver<Event>,
     /// In force.
@@ -96,7 +94,6 @@ impl Server {
             writer,
             members,
             stores,
-            counts: Arc::default(),
             sender,
             events,
             settings: None,
@@ -296,12 +293,13 @@ impl Server {
     /// The first settings: workers that listen to nobody yet show that the settings can be served.
     fn start_workers(&mut self, settings: &Arc<Settings>, listeners: Vec<Vec<Listener>>) -> io::Result<()> {
         let make = Registry::maker(StatusView::new(self.link.clone()), self.stores.clone());
+        let counts = Shared::of(listeners.len());
         for number in 0..listeners.len() {
             let sender = self.sender.clone();
             let on_end = Box::new(move || drop(sender.send(Event::WorkerEnded(number))));
             let (settings, writer) = (settings.clone(), self.writer.clone());
-            let counts = self.counts.clone();
-            let worker = worker::start(counts, number, settings, Vec::new(), make.clone(), writer, on_end)?;
+            let worker =
+                worker::start(counts.clone(), number, settings, Vec::new(), make.clone(), writer, on_end)?;
             self.workers.push(worker);
         }
         if let Ok(mut members) = self.members.workers.write() {
