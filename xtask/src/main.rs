@@ -68,6 +68,9 @@ enum Task {
     /// The floor of the gateway bench: a fixed request for everything, and a fixed answer
     #[command(hide = true)]
     Relay(bench::relay::Arguments),
+    /// The requests of the profile
+    #[command(hide = true)]
+    Mix,
     /// The floor of the generator bench: the same request over and over
     #[command(hide = true)]
     Bare(bench::bare::Arguments),
@@ -120,6 +123,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::FirstHour(arguments) => first_hour::run(&arguments),
         Task::Canned(arguments) => bench::canned::run(&arguments),
         Task::Relay(arguments) => bench::relay::run(&arguments),
+        Task::Mix => bench::mix::run(),
         Task::Bare(arguments) => bench::bare::run(&arguments),
         Task::Scripted(arguments) => bench::scripted::run(&arguments),
         Task::Responder(arguments) => bench::responder::run(&arguments),

@@ -10,6 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::bench::profile;
 use crate::workspace;
 
 /// Larger than this is worth a look at what has come in, bytes. What it should be is a row of `cargo xtask bench rows`.
@@ -20,14 +21,7 @@ pub fn run() -> Result<()> {
     if workspace::find_program("objcopy").is_none() {
         bail!("objcopy is missing: apt-get install binutils");
     }
-    workspace::run(workspace::cargo().args([
-        "build",
-        "--profile",
-        "dist",
-        "--locked",
-        "--package",
-        "tidegate",
-    ]))?;
+    workspace::run(profile::build()?.args(["--package", "tidegate"]))?;
     let folder = workspace::optimised();
     let package = folder.join("package");
     fs::create_dir_all(&package).with_context(|| format!("cannot make {}", package.display()))?;

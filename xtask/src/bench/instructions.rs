@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use super::profile;
 use super::report::{Table, grouped};
 use crate::workspace;
 
@@ -208,9 +209,8 @@ fn measure(case: &Case, builds: bool) -> Result<f64> {
 
 fn binary(case: &Case, builds: bool) -> Result<PathBuf> {
     if builds {
-        let mut command = workspace::cargo();
-        command.args(["build", "--quiet", "--profile", "dist", "--locked"]);
-        command.args(["--package", case.package, "--example", case.example]);
+        let mut command = profile::build()?;
+        command.args(["--quiet", "--package", case.package, "--example", case.example]);
         workspace::run(&mut command)?;
     }
     Ok(workspace::optimised().join("examples").join(case.example))

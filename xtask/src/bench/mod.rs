@@ -25,10 +25,12 @@ mod host;
 mod idle;
 mod instructions;
 mod kills;
+pub mod mix;
 mod newest;
 mod origin;
 mod overload;
 mod peers;
+pub mod profile;
 mod qos;
 mod queue;
 mod readers;
@@ -58,6 +60,8 @@ pub enum Bench {
     Rows(rows::Arguments),
     /// Builds the newest versions of the peers that can be had, and says which there are
     Peers(newest::Arguments),
+    /// Takes the profile by which the compiler builds what packages carry
+    Profile,
     /// CPU per request and requests per second of static files, beside other servers
     Static(static_files::Arguments),
     /// Resident bytes of an idle keep-alive connection, beside other servers
@@ -107,6 +111,7 @@ pub fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Rows(arguments) => rows::run(arguments),
         Bench::Peers(arguments) => newest::run(arguments),
+        Bench::Profile => profile::run(),
         Bench::Static(arguments) => static_files::run(arguments),
         Bench::Idle(arguments) => idle::run(arguments),
         Bench::Cold(arguments) => cold::run(arguments),

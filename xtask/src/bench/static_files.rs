@@ -14,7 +14,7 @@ use super::peers::{self, Kind};
 use super::report::{Spread, Table, grouped, significant, verdict};
 use super::rounds::{self, Course, Sample, Series};
 use super::server::{Server, Setup};
-use super::{cpu, host};
+use super::{cpu, host, profile};
 use crate::workspace;
 
 #[derive(clap::Args)]
@@ -178,15 +178,7 @@ pub fn series(course: &Course, size: &str, peers: &[Kind], logs: &[bool]) -> Res
 
 /// Builds the release binary.
 pub fn build() -> Result<()> {
-    workspace::run(workspace::cargo().args([
-        "build",
-        "--quiet",
-        "--profile",
-        "dist",
-        "--locked",
-        "--package",
-        "tidegate",
-    ]))
+    workspace::run(profile::build()?.args(["--quiet", "--package", "tidegate"]))
 }
 
 /// The program that is measured: this one, or what is built now.

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::architecture::{Architecture, Library};
 use super::commit_time;
+use crate::bench::profile;
 use crate::workspace;
 
 /// Builds the program for a kind of processor, with the console and the site of the documents in it where there are; strips it and
@@ -33,7 +34,7 @@ pub fn build(
     let flags = |name: &str| from_to.map(|(from, to)| format!("{name}={from}={to}")).join(" ");
     cargo
         .env("CARGO_TARGET_DIR", &folder)
-        .env("RUSTFLAGS", flags("--remap-path-prefix"))
+        .env("RUSTFLAGS", format!("{} {}", flags("--remap-path-prefix"), profile::flags()?).trim())
         .env("CFLAGS", flags("-ffile-prefix-map"))
         .env("SOURCE_DATE_EPOCH", commit_time()?.to_string());
     cargo.env("TIDEGATE_BOOK", book.unwrap_or(Path::new("")));
