@@ -4,7 +4,7 @@
 //! one worker gets as many as another; of 64 on four workers one commonly gets 20 to 24 and another ten, and the processors of
 //! those have as unequal work. So a worker that has accepted one while another has fewer hands it over, before anything of it was read.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use tidegate_config::settings::Settings;
 use tidegate_io::Remote;
@@ -16,6 +16,10 @@ use tidegate_io::socket::{Peer, Stream};
 const MOST: u32 = 256;
 /// Connections that a worker must have more than another one.
 const LEAD: u32 = 2;
+/// A worker that has not taken for so long what was handed over to it is busy, whatever it has: nanoseconds.
+const PATIENCE: u64 = 1_000_000;
+/// Nor does it get more than this before it has taken any.
+const AT_ONCE: u32 = 16;
 
 /// The workers of a process, by their numbers.
 #[derive(Default)]
@@ -27,10 +31,12 @@ pub(crate) struct Placement {
 #[derive(Default)]
 #[repr(align(128))]
 struct Seat {
-    /// Connections that it has.
+    /// Connections that it has; the most there can be where it is to get none.
     present: AtomicU32,
     /// Those that were handed over to it and that it has not taken yet.
     coming: AtomicU32,
+    /// When the first of these was, monotonic nanoseconds.
+    since: AtomicU64,
     /// As long as it takes any.
     desk: Mutex<Option<Desk>>,
 }
@@ -68,6 +74,7 @@ impl Placement {
         self.seats.get(worker).map_or_else(Vec::new, |seat| {
             let desk = lock(&seat.desk).take();
             seat.coming.store(0, Relaxed);
+            seat.present.store(u32::MAX, Relaxed);
             desk.map_or_else(Vec::new, |desk| desk.arrivals)
         })
     }
@@ -83,22 +90,24 @@ impl Placement {
         desk.as_mut().map_or_else(Vec::new, |desk| std::mem::take(&mut desk.arrivals))
     }
 
-    /// So many connections does a worker have.
+    /// So many connections does a worker have; `None`: it has enough to do without another one.
     #[inline]
-    pub(crate) fn count(&self, worker: usize, connections: usize) {
+    pub(crate) fn count(&self, worker: usize, connections: Option<usize>) {
         if let Some(seat) = self.seats.get(worker) {
-            seat.present.store(u32::try_from(connections).unwrap_or(u32::MAX), Relaxed);
+            let present = connections.and_then(|connections| u32::try_from(connections).ok());
+            seat.present.store(present.unwrap_or(u32::MAX), Relaxed);
         }
     }
 
-    /// Whom a connection goes to that this worker has accepted; `None`: it stays.
+    /// Whom a connection goes to that this worker has accepted; `None`: it stays. `now` is monotonic nanoseconds.
     #[inline]
-    pub(crate) fn elsewhere(&self, worker: usize) -> Option<usize> {
+    pub(crate) fn elsewhere(&self, worker: usize, now: u64) -> Option<usize> {
         if self.seats.len() < 2 {
             return None;
         }
         let own = self.seats.get(worker)?.connections();
         let others = self.seats.iter().enumerate().filter(|(number, _)| *number != worker);
+        let others = others.filter(|(_, seat)| seat.takes_at_once(now));
         let (least, number) = others.map(|(number, seat)| (seat.connections(), number)).min()?;
         (own <= MOST && own >= least.saturating_add(LEAD)).then_some(number)
     }
@@ -112,6 +121,7 @@ impl Placement {
         to: usize,
         arrival: Arrival,
         settings: &Arc<Settings>,
+        now: u64,
     ) -> Result<(), Arrival> {
         let Some(seat) = self.seats.get(to) else { return Err(arrival) };
         let mut desk = lock(&seat.desk);
@@ -120,6 +130,7 @@ impl Placement {
         };
         desk.arrivals.push(arrival);
         if seat.coming.fetch_add(1, Relaxed) == 0 {
+            seat.since.store(now, Relaxed);
             desk.remote.notify();
         }
         Ok(())
@@ -127,6 +138,12 @@ impl Placement {
 }
 
 impl Seat {
+    /// Whether it is awake, as far as can be seen.
+    fn takes_at_once(&self, now: u64) -> bool {
+        let coming = self.coming.load(Relaxed);
+        coming == 0 || (coming < AT_ONCE && now.saturating_sub(self.since.load(Relaxed)) < PATIENCE)
+    }
+
     fn connections(&self) -> u32 {
         self.present.load(Relaxed).saturating_add(self.coming.load(Relaxed))
     }
@@ -153,37 +170,61 @@ mod tests {
     #[test]
     fn a_new_connection_goes_to_who_has_the_fewest() {
         let placement = Placement::of(3);
-        assert_eq!(placement.elsewhere(0), None, "nobody has any");
-        placement.count(0, 1);
-        assert_eq!(placement.elsewhere(0), None, "one more is no lead");
-        placement.count(0, 5);
-        placement.count(1, 4);
-        assert_eq!(placement.elsewhere(0), Some(2));
-        placement.count(2, 9);
-        assert_eq!([0, 1, 2].map(|worker| placement.elsewhere(worker)), [None, None, Some(1)]);
-        placement.count(2, 300);
-        assert_eq!(placement.elsewhere(2), None, "among many the hash is even");
-        assert_eq!(Placement::of(1).elsewhere(0), None);
-        assert_eq!(Placement::default().elsewhere(7), None, "workers that nobody has told of");
+        let elsewhere = |worker| placement.elsewhere(worker, 0);
+        let count = |worker, connections| placement.count(worker, Some(connections));
+        assert_eq!(elsewhere(0), None, "nobody has any");
+        count(0, 1);
+        assert_eq!(elsewhere(0), None, "one more is no lead");
+        count(0, 5);
+        count(1, 4);
+        assert_eq!(elsewhere(0), Some(2));
+        placement.count(2, None);
+        assert_eq!(elsewhere(0), None, "who has enough to do gets none");
+        count(2, 9);
+        assert_eq!([0, 1, 2].map(elsewhere), [None, None, Some(1)]);
+        count(2, 300);
+        assert_eq!(elsewhere(2), None, "among many the hash is even");
+        assert_eq!(Placement::of(1).elsewhere(0, 0), None);
+        assert_eq!(Placement::default().elsewhere(7, 0), None, "workers that nobody has told of");
     }
 
     #[test]
     fn what_is_handed_over_is_taken_once_and_by_who_serves_alike() {
         let runtime = Runtime::install(Poller::new().unwrap().registry().unwrap()).unwrap();
         let (placement, present) = (Placement::of(2), settings());
-        assert!(placement.hand_over(1, arrival(), &present).is_err(), "it does not serve yet");
+        let hand_over = |settings: &Arc<Settings>| placement.hand_over(1, arrival(), settings, 0);
+        assert!(hand_over(&present).is_err(), "it does not serve yet");
         placement.open(1, runtime.remote(), present.clone());
-        assert!(placement.hand_over(1, arrival(), &settings()).is_err(), "its listeners may be others");
-        placement.count(0, 4);
+        assert!(hand_over(&settings()).is_err(), "its listeners may be others");
+        placement.count(0, Some(4));
         for _ in 0..3 {
-            let to = placement.elsewhere(0).expect("those that are on their way count");
-            assert!(placement.hand_over(to, arrival(), &present).is_ok());
+            assert_eq!(placement.elsewhere(0, 0), Some(1), "those that are on their way count");
+            assert!(hand_over(&present).is_ok());
         }
-        assert_eq!(placement.elsewhere(0), None, "four and three");
+        assert_eq!(placement.elsewhere(0, 0), None, "four and three");
         assert_eq!((placement.take(1).len(), placement.take(1).len()), (3, 0));
-        assert!(placement.hand_over(1, arrival(), &present).is_ok());
+        assert!(hand_over(&present).is_ok());
         assert_eq!(placement.close(1).len(), 1);
-        assert!(placement.hand_over(1, arrival(), &present).is_err(), "it takes none any more");
+        assert!(hand_over(&present).is_err(), "it takes none any more");
         assert!(placement.close(1).is_empty() && placement.take(0).is_empty());
+        assert_eq!(placement.elsewhere(0, 0), None, "nor is it thought of");
+    }
+
+    /// A worker that is deep in its work gets one, or a few at once, and no more before it has taken them.
+    #[test]
+    fn who_does_not_take_gets_no_more() {
+        let runtime = Runtime::install(Poller::new().unwrap().registry().unwrap()).unwrap();
+        let (placement, present) = (Placement::of(2), settings());
+        placement.open(1, runtime.remote(), present.clone());
+        placement.count(0, Some(200));
+        assert!(placement.hand_over(1, arrival(), &present, 0).is_ok());
+        assert_eq!(placement.elsewhere(0, PATIENCE - 1), Some(1));
+        assert_eq!(placement.elsewhere(0, PATIENCE), None);
+        for _ in 1..AT_ONCE {
+            assert!(placement.hand_over(1, arrival(), &present, 0).is_ok());
+        }
+        assert_eq!(placement.elsewhere(0, 0), None);
+        assert_eq!(placement.take(1).len(), AT_ONCE as usize);
+        assert_eq!(placement.elsewhere(0, PATIENCE), Some(1));
     }
 }

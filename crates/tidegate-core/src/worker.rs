@@ -195,6 +195,7 @@ struct Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        drop(self.shared.placement.close(self.number)); // whyever it ends
         self.runtime.end();
     }
 }
@@ -355,6 +356,7 @@ impl Worker {
         if !self.listeners.is_empty() {
             let settings = self.cx.engine.settings.clone();
             self.shared.placement.open(self.number, self.runtime.remote(), settings);
+            self.mind_the_crowd();
         }
         self.cx.engine.begin();
         self.cx.admission.adopt(&self.cx.engine.settings, self.number);
@@ -598,7 +600,6 @@ impl Worker {
                 }
                 Command::Drain { close_idle } => self.drain(close_idle),
                 Command::Stop => {
-                    drop(self.shared.placement.close(self.number));
                     // What was under way has its line, too.
                     let keys: Vec<Key> = self.connections.keys().collect();
                     for key in keys {

@@ -311,6 +311,7 @@ impl Connection {
         match started {
             Ok(output) if output.is_complete() => {
                 output.count(cx, told, request);
+                self.unread |= !self.keep_alive && output.sent > IN_ONE_FLIGHT;
                 Ok(None)
             }
             Ok(output) => Ok(Some(output)),

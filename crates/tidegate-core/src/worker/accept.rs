@@ -73,8 +73,8 @@ impl Worker {
     /// Keeps a connection, or hands it over to a worker that has fewer.
     #[inline]
     fn place(&mut self, mut arrival: Arrival) {
-        if let Some(other) = self.shared.placement.elsewhere(self.number) {
-            match self.shared.placement.hand_over(other, arrival, &self.cx.engine.settings) {
+        if let Some(other) = self.shared.placement.elsewhere(self.number, self.now) {
+            match self.shared.placement.hand_over(other, arrival, &self.cx.engine.settings, self.now) {
                 Ok(()) => return,
                 Err(kept) => arrival = kept,
             }
@@ -237,7 +237,8 @@ impl Worker {
     /// Follows how many connections there are: one that is sent much takes its share of what the kernel may hold for all, and who
     /// has the fewest gets the next.
     pub(super) fn mind_the_crowd(&mut self) {
-        self.shared.placement.count(self.number, self.connections.len());
+        let has_enough = self.cx.admission.is_shedding() || self.listeners.is_empty();
+        self.shared.placement.count(self.number, (!has_enough).then_some(self.connections.len()));
         self.cx.share = Share::of(self.connections.len(), self.cx.engine.settings.limits.unsent_size);
     }
 

@@ -71,10 +71,11 @@ impl Worker {
 
     #[inline]
     pub(super) fn relieve(&mut self) {
-        if let Some(change) = self.cx.admission.tick(self.now)
-            && change.is_shedding
-        {
-            self.flush_idle(self.cx.stats.keep_alive.current().div_ceil(SHED), Flush::Overload);
+        if let Some(change) = self.cx.admission.tick(self.now) {
+            self.mind_the_crowd();
+            if change.is_shedding {
+                self.flush_idle(self.cx.stats.keep_alive.current().div_ceil(SHED), Flush::Overload);
+            }
         }
         if self.cx.admission.idle_excess() > 0 {
             self.flush_idle(self.cx.admission.idle_batch(), Flush::Maximum);

@@ -177,7 +177,11 @@ impl CacheDesk for CacheDirectory {
     }
 
     fn verify(&self, store: Option<&str>) -> Verification {
-        self.verifying.ask(store, || self.opened(store).into_iter().map(|kept| kept.store).collect())
+        let mut told =
+            self.verifying.ask(store, || self.opened(store).into_iter().map(|kept| kept.store).collect());
+        let silent = self.named(store).into_iter().flat_map(|kept| kept.opening.silent());
+        told.unsearched.extend(silent.map(unsearched));
+        told
     }
 }
 

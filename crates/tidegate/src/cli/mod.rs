@@ -32,7 +32,9 @@ mod units;
 use anyhow::Result;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
+use rustix::process::{Resource, getrlimit};
 use std::io::{IsTerminal, Write};
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tidegate_modules::gateway::supervise::guard;
@@ -140,8 +142,13 @@ impl Command {
 /// Reads the arguments on a stack of its own, which is given back: all commands and what they take are 400 KB of it, which
 /// this thread would hold as long as the process lives.
 fn read() -> Command {
-    let read = std::thread::scope(|scope| scope.spawn(arguments).join());
-    read.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).command
+    // Where the address space is bounded another heap would take 64 MiB of it, and there may be no thread left.
+    let is_bounded = getrlimit(Resource::As).current.is_some();
+    let read = std::thread::scope(|scope| {
+        let thread = (!is_bounded).then(|| std::thread::Builder::new().spawn_scoped(scope, arguments).ok());
+        thread.flatten().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    read.unwrap_or_else(arguments).command
 }
 
 /// The arguments. What is wrong with them ends the process; commands that nobody is told of are none to suggest.
