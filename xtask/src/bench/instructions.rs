@@ -291,6 +291,8 @@ struct Toolset {
     valgrind: String,
     /// Those of [`INSTRUCTION_SETS`] that the processor has.
     processor: String,
+    /// See [`profile::present`].
+    profile: String,
 }
 
 /// Flags of `/proc/cpuinfo` by which the C library and `memchr` choose their code.
@@ -303,7 +305,7 @@ impl Toolset {
         let compiler = facts.lines().next().unwrap_or_default().to_owned();
         let valgrind = workspace::output(Command::new("valgrind").arg("--version"))?.trim().to_owned();
         let processor = instruction_sets(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default());
-        Ok(Self { compiler, valgrind, processor })
+        Ok(Self { compiler, valgrind, processor, profile: profile::present()? })
     }
 }
 
@@ -314,7 +316,7 @@ fn instruction_sets(cpuinfo: &str) -> String {
     present.collect::<Vec<_>>().join(" ")
 }
 
-/// The stored counts: three lines that say with what, then `name: count` each.
+/// The stored counts: four lines that say with what, then `name: count` each.
 #[derive(Debug, Default, PartialEq)]
 struct Baseline {
     tools: Option<Toolset>,
@@ -343,8 +345,13 @@ impl Baseline {
     fn parse(text: &str) -> Result<Self> {
         let mut lines = text.lines();
         let mut fact = |key: &str| lines.next()?.strip_prefix(key).map(str::to_owned);
-        let tools = fact("# compiler: ").zip(fact("# valgrind: ")).zip(fact("# processor: "));
-        let tools = tools.map(|((compiler, valgrind), processor)| Toolset { compiler, valgrind, processor });
+        let facts = ["# compiler: ", "# valgrind: ", "# processor: ", "# profile: "].map(&mut fact);
+        let tools = match facts {
+            [Some(compiler), Some(valgrind), Some(processor), Some(profile)] => {
+                Some(Toolset { compiler, valgrind, processor, profile })
+            }
+            _ => None,
+        };
         let mut counts = BTreeMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
             let (name, count) = line.rsplit_once(": ").with_context(|| format!("no count in {line:?}"))?;
@@ -357,8 +364,9 @@ impl Baseline {
     fn text(&self) -> String {
         let mut text = String::new();
         if let Some(tools) = &self.tools {
-            let Toolset { compiler, valgrind, processor } = tools;
-            text += &format!("# compiler: {compiler}\n# valgrind: {valgrind}\n# processor: {processor}\n");
+            let Toolset { compiler, valgrind, processor, profile } = tools;
+            text += &format!("# compiler: {compiler}\n# valgrind: {valgrind}\n");
+            text += &format!("# processor: {processor}\n# profile: {profile}\n");
         }
         text += "# instructions per operation; written by: cargo xtask bench instructions --update\n";
         for (name, count) in &self.counts {
@@ -392,6 +400,7 @@ mod tests {
             compiler: "rustc 1.95.0 (x)".into(),
             valgrind: "valgrind-3.19.0".into(),
             processor: "avx avx2".into(),
+            profile: "none".into(),
         };
         let counts = BTreeMap::from([("h1 parse".to_owned(), 812.5), ("a: b".to_owned(), 3.0)]);
         let baseline = Baseline { tools: Some(tools), counts };

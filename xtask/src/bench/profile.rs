@@ -1,9 +1,10 @@
 //! `cargo xtask bench profile`: how often the program takes which way, for the compiler that builds what packages carry.
 //!
 //! With it functions are laid out, inlined and sized by what requests need of them ("Profile-guided Optimization" of the rustc
-//! book). It is taken of a program that counts, while the benches and a mix of requests (`mix`) run, and is kept in the
-//! repository, a file for each version of the compiler, since names of functions differ from one to another. A function that
-//! has changed since is built as if there were no profile: an old one does no harm, and a release takes a new one.
+//! book). It is taken of a program that counts, while the benches and a mix of requests (`mix`) run, server and generator
+//! alike, and is kept in the repository. A function that has changed since is built as if there were no profile: an old one does no
+//! harm. With another compiler, another version of the workspace or `--target` all functions have other names: such a build
+//! says that it has none. The examples that count instructions are trained as well, since they have names of their own.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -34,71 +35,130 @@ const COURSES: [&[&str]; 3] = [
     &["mix"],
 ];
 
-/// Takes it: builds a program that counts, runs it, and stores what it has counted.
+/// What the examples that count instructions do in their course.
+const OPERATIONS: [&str; 11] = [
+    "cached",
+    "logged",
+    "browser",
+    "unchanged",
+    "h2",
+    "fastcgi",
+    "proxy",
+    "stored",
+    "stored-64k",
+    "event",
+    "event-beside",
+];
+
+/// Takes it: builds programs that count, runs them, and stores what they have counted.
 pub fn run() -> Result<()> {
     let merge = profdata()?;
     let folder = folder();
     let counts = folder.join("counts");
     // What is counted is in the file from the start: a server process may open none when it ends.
-    let flags = format!("-Cprofile-generate={} -Cllvm-args=-runtime-counter-relocation", counts.display());
-    let mut cargo = workspace::cargo();
-    cargo.args(["build", "--profile", "dist", "--locked", "--package", "tidegate"]);
-    cargo.env("CARGO_TARGET_DIR", &folder).env("RUSTFLAGS", flags);
-    workspace::run(cargo.env("LLVM_PROFILE_FILE", "/dev/null"))?; // scripts of the build count as well
+    let flags = [
+        format!("-Cprofile-generate={}", counts.display()),
+        "-Cllvm-args=-runtime-counter-relocation".to_owned(),
+    ];
+    for what in [&["--package", "tidegate"][..], &["--package", "tidegate-modules", "--example", "requests"]]
+    {
+        let mut cargo = with_flags(&flags);
+        cargo.args(what).env("CARGO_TARGET_DIR", &folder);
+        workspace::run(cargo.env("LLVM_PROFILE_FILE", "/dev/null"))?; // scripts of the build count as well
+    }
     let _ = fs::remove_dir_all(&counts);
     fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
-    for course in COURSES {
-        let mut own = Command::new(std::env::current_exe().context("this program has no name")?);
-        own.args(course).env(workspace::OPTIMISED, folder.join("dist"));
-        workspace::run(own.env("LLVM_PROFILE_FILE", counts.join("%p%c.profraw")))?;
-    }
+    let programs = folder.join("dist");
+    let own = std::env::current_exe().context("this program has no name")?;
+    let run = |program: &Path, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(arguments).env(workspace::OPTIMISED, &programs);
+        workspace::run(command.env("LLVM_PROFILE_FILE", counts.join("%p%c.profraw")))
+    };
+    COURSES.iter().try_for_each(|course| run(&own, course))?;
+    let example = programs.join("examples/requests");
+    OPERATIONS.iter().try_for_each(|operation| run(&example, &[operation, "3200"]))?;
+
     let counted = fs::read_dir(&counts)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    let stored = stored()?;
+    let stored = stored();
     workspace::run(Command::new(merge).args(["merge", "--sparse", "--output"]).arg(&stored).args(&counted))?;
+    fs::write(facts_file(), facts()?).context("cannot write what the profile was taken with")?;
     println!("profile: {} holds what {} processes have counted", stored.display(), counted.len());
     Ok(())
 }
 
-/// `cargo build` of what packages carry, with the profile where there is one for this compiler. `RUSTFLAGS` are kept.
+/// `cargo build` of what packages carry on this machine, with the profile where there is one.
 pub fn build() -> Result<Command> {
-    let mut cargo = workspace::cargo();
-    cargo.args(["build", "--profile", "dist", "--locked"]);
-    let given = std::env::var("RUSTFLAGS").unwrap_or_default();
-    cargo.env("RUSTFLAGS", format!("{given} {}", flags()?).trim());
-    Ok(cargo)
+    Ok(with_flags(&flags(None)?))
 }
 
-/// Flags of the compiler; none where there is no profile for it.
-pub fn flags() -> Result<String> {
-    let stored = stored()?;
-    let Ok(profile) = fs::read(&stored) else {
-        println!(
-            "{} is missing: built without a profile; `cargo xtask bench profile` takes one",
-            stored.display()
-        );
-        return Ok(String::new());
-    };
-    // Its name is made of its content, so that cargo builds anew what another one would change.
-    let mut hasher = DefaultHasher::new();
-    hasher.write(&profile);
-    fs::create_dir_all(folder()).with_context(|| format!("cannot make {}", folder().display()))?;
-    let used = folder().join(format!("{:016x}.profdata", hasher.finish()));
-    if !used.is_file() {
-        fs::write(&used, profile).with_context(|| format!("cannot write {}", used.display()))?;
+/// The same with these flags of the compiler beside those that are given.
+fn with_flags(flags: &[String]) -> Command {
+    let mut cargo = workspace::cargo();
+    cargo.args(["build", "--profile", "dist", "--locked"]);
+    if !flags.is_empty() {
+        let given = std::env::var("CARGO_ENCODED_RUSTFLAGS").map(|given| given.replace('\x1f', " "));
+        let given = given.or_else(|_| std::env::var("RUSTFLAGS")).unwrap_or_default();
+        let given = given.split_whitespace().map(str::to_owned);
+        let all: Vec<String> = given.chain(flags.iter().cloned()).collect();
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", all.join("\x1f"));
     }
-    Ok(format!("-Cprofile-use={} -Cllvm-args=-no-pgo-warn-mismatch", used.display()))
+    cargo
+}
+
+/// Flags of the compiler; none where the profile is not for such a build, which is said. `target` is what `--target` names.
+pub fn flags(target: Option<&str>) -> Result<Vec<String>> {
+    let why_not = match (fs::read(stored()), fs::read_to_string(facts_file())) {
+        (Ok(profile), Ok(facts)) => match target {
+            None if facts == self::facts()? => return used(&profile),
+            None => "the profile was taken with another compiler or version".to_owned(),
+            Some(target) => format!("the profile is not for --target {target}"),
+        },
+        _ => "there is none".to_owned(),
+    };
+    println!("built without a profile: {why_not}; `cargo xtask bench profile` takes one");
+    Ok(Vec::new())
+}
+
+/// Has the compiler use it. Its name is made of its content, so that cargo builds anew what another one would change.
+fn used(profile: &[u8]) -> Result<Vec<String>> {
+    fs::create_dir_all(folder()).with_context(|| format!("cannot make {}", folder().display()))?;
+    let used = folder().join(format!("{}.profdata", name_of(profile)));
+    if !used.is_file() {
+        let written = used.with_extension("new");
+        fs::write(&written, profile).with_context(|| format!("cannot write {}", written.display()))?;
+        fs::rename(&written, &used).with_context(|| format!("cannot write {}", used.display()))?;
+    }
+    Ok(vec![format!("-Cprofile-use={}", used.display()), "-Cllvm-args=-no-pgo-warn-mismatch".to_owned()])
+}
+
+fn name_of(profile: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(profile);
+    format!("{:016x}", hasher.finish())
+}
+
+/// What the builds of this machine go by, for a line of a baseline; `none` without one.
+pub fn present() -> Result<String> {
+    let is_used = !flags(None)?.is_empty();
+    Ok(if is_used { name_of(&fs::read(stored())?) } else { "none".to_owned() })
 }
 
 fn folder() -> PathBuf {
     workspace::target_directory().join("profile")
 }
 
-/// Where the profile for this compiler is kept.
-fn stored() -> Result<PathBuf> {
-    let facts = workspace::compiler_facts()?;
-    let release = facts.lines().find_map(|line| line.strip_prefix("release: "));
-    let name = format!("xtask/baseline/rustc-{}.profdata", release.context("rustc -vV names no release")?);
-    Ok(workspace::root().join(name))
+fn stored() -> PathBuf {
+    workspace::root().join("xtask/baseline/dist.profdata")
+}
+
+fn facts_file() -> PathBuf {
+    stored().with_extension("txt")
+}
+
+/// What names of functions depend on: the compiler, and the version of the workspace, which is that of this program.
+fn facts() -> Result<String> {
+    Ok(format!("{}tidegate: {}\n", workspace::compiler_facts()?, env!("CARGO_PKG_VERSION")))
 }
 
 /// The program of the toolchain that puts together what was counted.

@@ -32,9 +32,10 @@ pub fn build(
         .unwrap_or_else(|_| format!("{}/.cargo", std::env::var("HOME").unwrap_or_default()));
     let from_to = [(root.as_str(), "/tidegate"), (home.as_str(), "/cargo")];
     let flags = |name: &str| from_to.map(|(from, to)| format!("{name}={from}={to}")).join(" ");
+    let of_profile = profile::flags(target.as_deref())?;
     cargo
         .env("CARGO_TARGET_DIR", &folder)
-        .env("RUSTFLAGS", format!("{} {}", flags("--remap-path-prefix"), profile::flags()?).trim())
+        .env("RUSTFLAGS", format!("{} {}", flags("--remap-path-prefix"), of_profile.join(" ")).trim())
         .env("CFLAGS", flags("-ffile-prefix-map"))
         .env("SOURCE_DATE_EPOCH", commit_time()?.to_string());
     cargo.env("TIDEGATE_BOOK", book.unwrap_or(Path::new("")));

@@ -273,7 +273,8 @@ fn against(run: &[Series], other: &str, figure: fn(&Sample) -> f64) -> Result<Fi
     let ratios = |ours: &Series| -> Vec<f64> {
         ours.samples.iter().zip(&theirs.samples).map(|(ours, theirs)| figure(ours) / figure(theirs)).collect()
     };
-    let floor = run.iter().find(|series| series.server == FLOOR && other != FLOOR);
+    let is_sound = |series: &Series| series.samples.iter().all(|s| s.errors == 0 && s.doubt.is_none());
+    let floor = run.iter().find(|series| series.server == FLOOR && other != FLOOR && is_sound(series));
     let floor = floor.and_then(|floor| Spread::of(ratios(floor)));
     let detail = run.iter().map(told).collect::<Vec<_>>().join("; ");
     Ok(Figure { floor, ..Figure::of(ratios(ours), format!("against {other}: {detail}"))? })

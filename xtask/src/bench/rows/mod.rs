@@ -105,7 +105,8 @@ pub fn figure_text(figure: f64) -> String {
 pub struct Figure {
     /// The median, and how far the rounds lie apart.
     pub spread: Spread,
-    /// The same figure of a server that looks at nothing, measured in the same rounds: nobody can be better.
+    /// The same figure of a server that looks at nothing, measured in the same rounds: what the kernel costs at one read and
+    /// one write for each message.
     pub floor: Option<Spread>,
     /// What it was made of: each server's own figures.
     pub detail: String,
