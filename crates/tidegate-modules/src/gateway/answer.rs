@@ -546,11 +546,16 @@ impl AnswerHead {
     /// The fields, but those that `Connection` names: none of those that are for every cache on the way, which it is not to name
     /// (RFC 9110 section 7.6.1).
     fn take_all<'f>(&mut self, fields: impl Iterator<Item = &'f Field<'f>> + Clone) {
-        let is_connection = |field: &&Field<'_>| field.is("connection");
-        let has_connection = fields.clone().any(|field| is_connection(&field));
+        // Most that have one name nothing but what ends here in any case.
+        let ends_anyway = |option: &[u8]| {
+            option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"upgrade")
+        };
+        let names_more =
+            |field: &Field<'_>| field.is("connection") && !field::list_elements(field.value).all(ends_anyway);
+        let names_any = fields.clone().any(names_more);
         for field in fields.clone() {
             let is_named = || named_by_connection(fields.clone(), field.name);
-            if !has_connection || is_for_caches(field) || !is_named() {
+            if !names_any || is_for_caches(field) || !is_named() {
                 self.take(field.name, field.value);
             }
         }
@@ -608,6 +613,27 @@ impl From<AnswerError> for io::Error {
 mod tests {
     use super::*;
     use tidegate_wire::fastcgi;
+
+    #[test]
+    fn what_connection_names_ends_here() {
+        for (options, passed) in [
+            (&[][..], "Close|X-Own|Cache-Control"),
+            (&["Keep-Alive"], "Close|X-Own|Cache-Control"),
+            (&["upgrade", "keep-alive, keep-alive"], "Close|X-Own|Cache-Control"),
+            (&["keep-alive", "x-own, cache-control"], "Close|Cache-Control"),
+            (&["close"], "X-Own|Cache-Control"),
+        ] {
+            let names = ["Close", "Keep-Alive", "X-Own", "Cache-Control", "Upgrade"];
+            let named = |name| Field { name, value: b"1" };
+            let connection = options.iter().map(|options| ("Connection", *options));
+            let connection = connection.map(|(name, value)| Field { name, value: value.as_bytes() });
+            let fields: Vec<_> = names.map(named).into_iter().chain(connection).collect();
+            let mut head = AnswerHead::new(Status::OK, None);
+            head.take_all(fields.iter());
+            let lines: Vec<&str> = head.lines.iter().map(|(name, _)| name).collect();
+            assert_eq!(lines.join("|"), passed, "{options:?}");
+        }
+    }
 
     #[test]
     fn content_is_whole_where_it_is_as_long_as_was_said() {
