@@ -82,7 +82,12 @@ impl HeadReader {
         self.bytes.is_empty()
     }
 
-    /// What has come behind the head.
+    /// What has come behind the head, once that is there.
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The same, to be kept.
     pub fn take_rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }

@@ -9,18 +9,19 @@ use crate::response::{Head, Response};
 use crate::site::{Route, Site};
 use crate::subrequest::InternalRedirect;
 use std::rc::Rc;
+use tidegate_config::settings;
 use tidegate_http::{FieldLines, Method, Status, Version};
 
-impl Site {
-    /// Whether a route has anything for the Filter phase.
-    #[inline]
-    pub(crate) fn has_filter_phase(&self, index: usize) -> bool {
-        let Route { filters, decoration, .. } = &self.routes[index];
-        let route = &self.config.routes[index];
-        let is_dressed = !filters.is_empty() || !decoration.is_empty();
-        is_dressed || !route.error_pages.is_empty() || !route.server_timing.is_empty()
+impl Route {
+    /// Whether it has anything for the Filter phase, or for those who wait for its content.
+    pub(crate) fn has_filter_phase(&self, config: &settings::Route) -> bool {
+        let is_dressed = !self.filters.is_empty() || !self.decoration.is_empty();
+        let tells = !config.server_timing.is_empty() || !config.early_hints.is_empty();
+        is_dressed || tells || !config.error_pages.is_empty()
     }
+}
 
+impl Site {
     /// The Filter phase: error page, fields of the route, filters. A finished response is for those filters alone that see
     /// such.
     pub(crate) fn finish(self: &Rc<Self>, index: usize, exchange: &Exchange<'_>, reply: Reply) -> Reply {

@@ -56,7 +56,7 @@ impl Site {
         let is_finished =
             matches!(&reply, Reply::Ready(Response { head: Head::Prebuilt(_) | Head::Final(_), .. }));
         // Complete as it is: the hot path ends here.
-        if !is_finished || route.filters_finished {
+        if !route.is_plain && (!is_finished || route.filters_finished) {
             reply = self.finish_content(index, exchange, reply);
         }
         reply
@@ -68,7 +68,7 @@ impl Site {
         if !links.is_empty() && !matches!(reply, Reply::Ready(_)) {
             hint(links, exchange);
         }
-        if self.has_filter_phase(index) { self.finish(index, exchange, reply) } else { reply }
+        self.finish(index, exchange, reply)
     }
 
     /// The Content phase with the fields of the route and nothing else of the Filter phase.

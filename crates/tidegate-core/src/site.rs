@@ -102,13 +102,25 @@ pub struct Route {
     pub(crate) is_open: bool,
     /// Some filter is for finished messages, too: they do not skip the Filter phase.
     pub(crate) filters_finished: bool,
+    /// Whatever the handler answers goes out as it is: nothing of the route is for the Filter phase.
+    pub(crate) is_plain: bool,
 }
 
 impl Route {
     /// A route with what answers it.
     pub fn new(handler: Rc<dyn Handler>, filters: Vec<Rc<dyn Filter>>, decoration: Rc<Decoration>) -> Route {
         let filters_finished = filters.iter().any(|filter| filter.sees_finished());
-        Route { handler, filters, decoration, gates: Vec::new(), early: 0, is_open: false, filters_finished }
+        let (is_open, is_plain) = (false, false); // until its site knows its settings
+        Route {
+            handler,
+            filters,
+            decoration,
+            gates: Vec::new(),
+            early: 0,
+            is_open,
+            filters_finished,
+            is_plain,
+        }
     }
 
     /// The same behind gates, which are asked in this order: those that precede access, its access rules, the others.
@@ -131,6 +143,7 @@ impl Site {
         debug_assert_eq!(config.routes.len(), routes.len());
         for (route, config) in routes.iter_mut().zip(&config.routes) {
             route.is_open = config.access.is_open() && route.gates.is_empty();
+            route.is_plain = !route.has_filter_phase(config);
         }
         let has_programs = config.routes.iter().any(|route| route.action.is_program());
         let account = account_of(&config);

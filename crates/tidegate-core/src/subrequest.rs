@@ -233,9 +233,10 @@ impl Exchange<'_> {
         result
     }
 
-    /// What it takes to answer with another path of the same site later on.
-    pub fn elsewhere(&self) -> Option<InternalRedirect> {
-        self.state.site.as_ref().map(|site| InternalRedirect::of(site, self))
+    /// What it takes to answer with another path of the same site later on. In a box: it is large, and what waits is moved until it
+    /// runs.
+    pub fn elsewhere(&self) -> Option<Box<InternalRedirect>> {
+        self.state.site.as_ref().map(|site| Box::new(InternalRedirect::of(site, self)))
     }
 }
 
@@ -253,7 +254,8 @@ fn answer(
 }
 
 impl InternalRedirect {
-    /// From a request to the site.
+    /// From a request to the site. Inlined, so that it is moved once at most.
+    #[inline(always)]
     pub(crate) fn of(site: &Rc<Site>, exchange: &Exchange<'_>) -> InternalRedirect {
         let asked = exchange.state.asked.clone().unwrap_or_else(|| ClientHead::of(exchange));
         InternalRedirect {

@@ -109,16 +109,39 @@ impl Trace {
                 *next = (*next + 1) % SPARE;
             }
             let spare = before.get_mut(*next)?;
-            let (tries, times) = (RefCell::default(), Cell::default());
-            let (queued_for, url) = (RefCell::default(), RefCell::default());
-            let trace =
-                Trace { of: of.clone(), id, context, route: Cell::new(None), tries, times, queued_for, url };
             match spare.as_mut().and_then(Rc::get_mut) {
-                Some(spare) => *spare = trace,
-                None => *spare = Some(Rc::new(trace)),
+                Some(spare) => spare.begin_anew(of, id, context),
+                None => *spare = Some(Rc::new(Trace::new(of, id, context))),
             }
             spare.clone()
         })
+    }
+
+    fn new(of: &Rc<Traced>, id: Option<String>, context: Option<Box<TraceContext>>) -> Trace {
+        Trace {
+            of: of.clone(),
+            id,
+            context,
+            route: Cell::new(None),
+            tries: RefCell::default(),
+            times: Cell::default(),
+            queued_for: RefCell::default(),
+            url: RefCell::default(),
+        }
+    }
+
+    /// Becomes that of another request. Every field is named, so that nothing is left of the one before.
+    fn begin_anew(&mut self, of: &Rc<Traced>, id: Option<String>, context: Option<Box<TraceContext>>) {
+        let Trace { of: site, id: own_id, context: own, route, tries, times, queued_for, url } = self;
+        if !Rc::ptr_eq(site, of) {
+            *site = of.clone();
+        }
+        (*own_id, *own) = (id, context);
+        route.set(None);
+        tries.get_mut().clear();
+        times.set(PhaseTimes::default());
+        *queued_for.get_mut() = None;
+        *url.get_mut() = None;
     }
 
     /// The route that the client's own request came to.

@@ -185,7 +185,9 @@ impl Runtime {
 
     /// Wakes what waited for a deadline that has passed by `now`.
     pub fn expire(&self, now: u64) {
-        self.timers.borrow_mut().advance(now);
+        if !self.timers.borrow_mut().advance(now) {
+            return;
+        }
         loop {
             let expired = self.timers.borrow_mut().take_expired(now);
             let Some(waker) = expired else { return };

@@ -33,6 +33,8 @@ pub(crate) struct Timers {
     wheel: Wheel,
     /// When the wheel began.
     origin: u64,
+    /// Until the next tick, or the next deadline, there is nothing to do: most turns of a worker need not look.
+    quiet_until: u64,
     /// Room for the indexes of those whose tick has come.
     due: Vec<u32>,
 }
@@ -51,6 +53,7 @@ impl Default for Timers {
             far: Slab::default(),
             wheel: Wheel::default(),
             origin: monotonic_ns(),
+            quiet_until: 0,
             due: Vec::new(),
         }
     }
@@ -60,13 +63,17 @@ impl Timers {
     /// When there may be something to do next, monotonic nanoseconds: no later than the next deadline passes.
     pub(crate) fn next(&self) -> Option<u64> {
         let near = self.near.first_key_value().map(|((at, _), _)| *at);
-        let far = self.wheel.next_tick().map(|tick| self.origin.saturating_add(u64::from(tick) * TICK_NS));
+        let far = self.wheel.next_tick().map(|tick| self.time_of(tick));
         near.into_iter().chain(far).min()
     }
 
-    /// Moves those that pass soon among the others.
-    pub(crate) fn advance(&mut self, now: u64) {
-        self.wheel.advance(self.tick_of(now), &mut self.due);
+    /// Moves those that pass soon among the others. `false` where none passes by `now`.
+    pub(crate) fn advance(&mut self, now: u64) -> bool {
+        if now < self.quiet_until {
+            return false;
+        }
+        let tick = self.tick_of(now);
+        self.wheel.advance(tick, &mut self.due);
         for index in self.due.drain(..) {
             if let Some(Far { at, number, waker }) =
                 self.far.key_of(index).and_then(|key| self.far.remove(key))
@@ -74,6 +81,9 @@ impl Timers {
                 self.near.insert((at, number), waker);
             }
         }
+        let first = self.near.first_key_value().map(|((at, _), _)| *at);
+        self.quiet_until = first.unwrap_or(u64::MAX).min(self.time_of(tick + 1));
+        first.is_some_and(|at| at <= now)
     }
 
     /// Wakes one whose deadline has passed.
@@ -87,10 +97,16 @@ impl Timers {
         u32::try_from(time.saturating_sub(self.origin) / TICK_NS).unwrap_or(u32::MAX).min(u32::MAX / 2)
     }
 
+    /// When a tick begins.
+    fn time_of(&self, tick: u32) -> u64 {
+        self.origin.saturating_add(u64::from(tick) * TICK_NS)
+    }
+
     fn arm(&mut self, at: u64, now: u64, waker: Waker) -> Armed {
         self.armed += 1;
         let number = self.armed;
         if !FAR.contains(&(at.saturating_sub(now) / TICK_NS)) {
+            self.quiet_until = self.quiet_until.min(at);
             self.near.insert((at, number), waker);
             return Armed { number, far: None };
         }
@@ -246,7 +262,7 @@ mod tests {
                         let next = timers.next().unwrap();
                         assert!(next <= first, "{next} is later than {first}");
                         now = next.max(now + 1);
-                        timers.advance(now);
+                        assert_eq!(timers.advance(now), now >= first, "whether one passes");
                         assert!(now >= first || timers.take_expired(now).is_none(), "early");
                     }
                     let due = waiting.extract_if(.., |(at, _)| *at <= now).count();
@@ -258,7 +274,7 @@ mod tests {
                 timers.disarm(at, &armed);
             }
             assert!(timers.near.is_empty() && timers.far.is_empty());
-            timers.advance(u64::MAX); // in no time
+            assert!(!timers.advance(u64::MAX), "there are none"); // in no time
             assert!(timers.next().is_none() && timers.near.is_empty());
         }
     }

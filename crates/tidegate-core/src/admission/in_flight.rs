@@ -397,6 +397,8 @@ impl Place {
 
 impl Drop for Later {
     fn drop(&mut self) {
-        self.leave();
+        if !matches!(self.stage, Stage::Done) {
+            self.leave();
+        }
     }
 }

@@ -139,26 +139,25 @@ impl Record {
             entry.referer,
             entry.user_agent,
         ];
-        let mut text = SmallVec::from_elem(0, parts.iter().map(|part| part.len()).sum());
-        let (mut ends, mut end) = ([0; 4], 0);
-        for (n, part) in parts.iter().enumerate() {
+        let len = parts.iter().map(|part| part.len()).sum();
+        let mut text = match len {
+            ..=HEAD => SmallVec::from_buf_and_len([0; HEAD], len),
+            _ => SmallVec::from_vec(vec![0; len]),
+        };
+        let (mut ends, mut end) = ([0; 5], 0);
+        for (part, known) in parts.iter().zip(&mut ends) {
             let begin = end;
             end += part.len();
             if let Some(place) = text.get_mut(begin..end).filter(|place| !place.is_empty()) {
                 place.copy_from_slice(part);
             }
-            if let Some(known) = ends.get_mut(n) {
-                *known = end as u32;
-            }
+            *known = end as u32;
         }
-        let shown = match format {
-            AccessFormat::Pattern(parts) => &**parts,
-            _ => &[],
+        let [ends @ .., _] = ends;
+        let fields = match format {
+            AccessFormat::Pattern(parts) => Record::shown(entry, parts),
+            _ => Box::default(),
         };
-        let fields = shown.iter().filter_map(|part| match part {
-            LogPart::Request(name) => Some((name.as_str().into(), entry.fields.first(name)?.into())),
-            _ => None,
-        });
         Box::new(Record {
             text,
             ends,
@@ -168,9 +167,18 @@ impl Record {
             tls: entry.tls.cloned(),
             identity: entry.identity.cloned(),
             trace: entry.trace.cloned(),
-            fields: fields.collect(),
+            fields,
             sink,
         })
+    }
+
+    /// The fields that a pattern shows.
+    fn shown(entry: &AccessRecord<'_>, parts: &[LogPart]) -> Box<[KeptField]> {
+        let fields = parts.iter().filter_map(|part| match part {
+            LogPart::Request(name) => Some((name.as_str().into(), entry.fields.first(name)?.into())),
+            _ => None,
+        });
+        fields.collect()
     }
 
     /// The entry.

@@ -60,12 +60,19 @@ pub(super) struct AnswerHead {
     pub(super) len: Option<u64>,
     /// 101.
     pub(super) is_switch: bool,
+    /// In a box, since few name anything.
+    instead: Option<Box<Instead>>,
+}
+
+/// What an answer wants in its place.
+#[derive(Default)]
+struct Instead {
     /// `X-Sendfile`.
-    pub(super) sendfile: Option<Vec<u8>>,
+    sendfile: Option<Vec<u8>>,
     /// `X-Accel-Redirect`.
-    pub(super) accel_redirect: Option<Vec<u8>>,
-    /// A path that is answered in its place (RFC 3875 section 6.2.2).
-    pub(super) local_redirect: Option<Vec<u8>>,
+    accel_redirect: Option<Vec<u8>>,
+    /// A path that is answered (RFC 3875 section 6.2.2).
+    local_redirect: Option<Vec<u8>>,
 }
 
 /// Reads an answer up to the end of its head.
@@ -186,6 +193,26 @@ impl HeadOf {
             HeadOf::Http { reader, .. } => reader.is_empty(),
             HeadOf::FastCgi { stdout, .. } | HeadOf::Scgi { stdout, .. } => stdout.is_empty(),
         }
+    }
+
+    /// All of the content, and whether the connection can be used again, where it has come together with the head and nothing
+    /// behind it: most often there is nothing to be read on. `len` is what the head has announced. Otherwise nothing is taken.
+    pub(super) fn take_whole(&mut self, len: Option<u64>) -> Option<(Vec<u8>, bool)> {
+        match self {
+            HeadOf::Http { reader, body: Some((BodyLength::Length(len), may_keep)), .. } => {
+                (reader.rest().len() as u64 == *len).then(|| (reader.take_rest(), *may_keep))
+            }
+            HeadOf::FastCgi { decoder, stdout, .. } => {
+                let is_whole = decoder.is_complete() && len.is_none_or(|len| len == stdout.len() as u64);
+                is_whole.then(|| (std::mem::take(stdout), true))
+            }
+            HeadOf::Http { .. } | HeadOf::Scgi { .. } => None,
+        }
+    }
+
+    /// All of it, for somebody else to read on.
+    pub(super) fn take(&mut self) -> HeadOf {
+        std::mem::replace(self, HeadOf::Scgi { stdout: Vec::new(), has_ended: true })
     }
 
     /// What reads the content, and the content that is here already.
@@ -413,7 +440,7 @@ fn read_cgi(bytes: &[u8]) -> Result<Option<(AnswerHead, usize)>, AnswerError> {
     let Some(head) = cgi::parse_head(bytes, &LIMITS, &mut space)? else { return Ok(None) };
     let mut answer = AnswerHead::new(Status(head.status), head.content_length);
     if let Some(cgi::Redirect::Local(path)) = head.redirect {
-        answer.local_redirect = Some(path.to_vec());
+        answer.instead().local_redirect = Some(path.to_vec());
     }
     answer.take_all(head.fields.iter().filter(|field| !field.is("status")));
     Ok(Some((answer, head.len)))
@@ -493,20 +520,42 @@ impl AnswerHead {
             leads: false,
             len,
             is_switch: false,
-            sendfile: None,
-            accel_redirect: None,
-            local_redirect: None,
+            instead: None,
         }
+    }
+
+    fn instead(&mut self) -> &mut Instead {
+        self.instead.get_or_insert_default()
+    }
+
+    /// The file that is to be sent in its place: the value of `X-Sendfile`.
+    pub(super) fn sendfile(&self) -> Option<&[u8]> {
+        self.instead.as_ref()?.sendfile.as_deref()
+    }
+
+    /// The same as a path: the value of `X-Accel-Redirect`.
+    pub(super) fn accel_redirect(&self) -> Option<&[u8]> {
+        self.instead.as_ref()?.accel_redirect.as_deref()
+    }
+
+    /// A path of this server that is answered in its place.
+    pub(super) fn local_redirect(&self) -> Option<&[u8]> {
+        self.instead.as_ref()?.local_redirect.as_deref()
     }
 
     /// The fields, but those that `Connection` names: none of those that are for every cache on the way, which it is not to name
     /// (RFC 9110 section 7.6.1).
     fn take_all<'f>(&mut self, fields: impl Iterator<Item = &'f Field<'f>> + Clone) {
-        let is_connection = |field: &&Field<'_>| field.is("connection");
-        let has_connection = fields.clone().any(|field| is_connection(&field));
+        // Most that have one name nothing but what ends here in any case.
+        let ends_anyway = |option: &[u8]| {
+            option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"upgrade")
+        };
+        let names_more =
+            |field: &Field<'_>| field.is("connection") && !field::list_elements(field.value).all(ends_anyway);
+        let names_any = fields.clone().any(names_more);
         for field in fields.clone() {
             let is_named = || named_by_connection(fields.clone(), field.name);
-            if !has_connection || is_for_caches(field) || !is_named() {
+            if !names_any || is_for_caches(field) || !is_named() {
                 self.take(field.name, field.value);
             }
         }
@@ -532,13 +581,13 @@ impl AnswerHead {
                 false
             }
             10 if is("x-sendfile") => {
-                self.sendfile = Some(value.to_vec());
+                self.instead().sendfile = Some(value.to_vec());
                 true
             }
             10 => is("connection") || is("keep-alive"),
             14 => is("content-length"),
             16 if is("x-accel-redirect") => {
-                self.accel_redirect = Some(value.to_vec());
+                self.instead().accel_redirect = Some(value.to_vec());
                 true
             }
             16 => {
@@ -563,6 +612,67 @@ impl From<AnswerError> for io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tidegate_wire::fastcgi;
+
+    #[test]
+    fn what_connection_names_ends_here() {
+        for (options, passed) in [
+            (&[][..], "Close|X-Own|Cache-Control"),
+            (&["Keep-Alive"], "Close|X-Own|Cache-Control"),
+            (&["upgrade", "keep-alive, keep-alive"], "Close|X-Own|Cache-Control"),
+            (&["keep-alive", "x-own, cache-control"], "Close|Cache-Control"),
+            (&["close"], "X-Own|Cache-Control"),
+        ] {
+            let names = ["Close", "Keep-Alive", "X-Own", "Cache-Control", "Upgrade"];
+            let named = |name| Field { name, value: b"1" };
+            let connection = options.iter().map(|options| ("Connection", *options));
+            let connection = connection.map(|(name, value)| Field { name, value: value.as_bytes() });
+            let fields: Vec<_> = names.map(named).into_iter().chain(connection).collect();
+            let mut head = AnswerHead::new(Status::OK, None);
+            head.take_all(fields.iter());
+            let lines: Vec<&str> = head.lines.iter().map(|(name, _)| name).collect();
+            assert_eq!(lines.join("|"), passed, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn content_is_whole_where_it_is_as_long_as_was_said() {
+        let own = OwnCookies::default();
+        for (content, is_whole) in [("", false), ("ab", false), ("abc", true), ("abcd", false)] {
+            let head = "Content-Length: 3\r\n\r\n";
+            let http = format!("HTTP/1.1 200 OK\r\n{head}{content}");
+            let mut records = Vec::new();
+            fastcgi::append_stdout(&mut records, 1, format!("{head}{content}").as_bytes());
+            let begun = records.clone();
+            fastcgi::end_request(&mut records, 1, 0, ProtocolStatus::RequestComplete);
+            let of_http = HeadOf::Http {
+                reader: HeadReader::default(),
+                method: "GET",
+                may_switch: false,
+                body: None,
+                interim: None,
+            };
+            let of_fastcgi = || HeadOf::FastCgi {
+                decoder: ResponseDecoder::new(1),
+                stdout: Vec::new(),
+                complaints: Complaints::default(),
+            };
+            for (mut reader, bytes, is_whole) in [
+                (of_http, http.as_bytes(), is_whole),
+                (of_fastcgi(), &records, is_whole),
+                (of_fastcgi(), &begun, false), // its end is still to come
+            ] {
+                let about = || -> About { unreachable!("nobody complains") };
+                let head = reader.push(bytes, Vec::new, about, &own).unwrap().unwrap();
+                let whole = is_whole.then(|| (content.as_bytes().to_vec(), true));
+                assert_eq!(reader.take_whole(head.len), whole, "{content}");
+                if !is_whole {
+                    let (_, early) = reader.into_content(head.len).unwrap();
+                    assert!(content.as_bytes().starts_with(&early) && early.len() == content.len().min(3));
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_date_is_one_however_often_it_is_said() {

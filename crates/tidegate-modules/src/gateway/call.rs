@@ -63,7 +63,7 @@ pub(super) struct Call {
     pub(super) range: Option<Vec<u8>>,
     /// What of an answer leads back to this server.
     pub(super) back: Option<Back>,
-    /// For a path of this server in place of an answer. In a box: it is large, and a future is moved until it runs.
+    /// For a path of this server in place of an answer.
     pub(super) elsewhere: Option<Box<InternalRedirect>>,
     /// What the client has asked for, for messages.
     pub(super) target: ShortText,
@@ -340,13 +340,13 @@ impl Call {
         {
             return Err(self.failure(Fault::Broken(error), line.pick.take(), is_reused));
         }
-        self.answered(head, reader, line, monotonic_ns())
+        self.answered(head, &mut reader, line, monotonic_ns())
             .map_err(|fault| self.failure(fault, None, is_reused))
     }
 
     /// The answer of this server to a local redirect.
     fn elsewhere(&mut self, head: &AnswerHead) -> Option<Reply> {
-        let path = String::from_utf8_lossy(head.local_redirect.as_ref()?).into_owned();
+        let path = String::from_utf8_lossy(head.local_redirect()?).into_owned();
         let elsewhere = self.elsewhere.take()?;
         Some(Reply::Later(Box::pin(async move { elsewhere.answer(&path).await })))
     }
@@ -355,7 +355,7 @@ impl Call {
     fn answered(
         &mut self,
         mut head: AnswerHead,
-        reader: HeadOf,
+        reader: &mut HeadOf,
         mut line: Checkout,
         now: u64,
     ) -> Result<Reply, Fault> {
@@ -372,41 +372,26 @@ impl Call {
         }
         let has_body = head.status.has_body() && !self.head_only;
         if head.is_switch {
-            let HeadOf::Http { mut reader, .. } = reader else {
+            let HeadOf::Http { reader, .. } = reader else {
                 return Err(Fault::Answer(AnswerError::UnaskedSwitch));
             };
             return Ok(Reply::Ready(tunnel::open(head, reader.take_rest(), line, self.link.timeout)));
         }
-        let (mut content, early) =
-            reader.into_content(head.len.filter(|_| has_body)).map_err(Fault::Answer)?;
+        let len = head.len.filter(|_| has_body);
+        if let Some((content, may_keep)) = reader.take_whole(len) {
+            return Ok(self.complete(head, line, content, FieldLines::new(), may_keep, now));
+        }
+        let (mut content, early) = reader.take().into_content(len).map_err(Fault::Answer)?;
         if !content.is_complete() {
             content.is_about(|| self.about());
         }
-        let is_sent = self.upload.is_complete();
         // A local redirect has nothing behind its head (RFC 3875 section 6.2.2), whether the end has come or not.
-        if content.is_complete() || (head.local_redirect.is_some() && content.ends_with_connection()) {
+        if content.is_complete() || (head.local_redirect().is_some() && content.ends_with_connection()) {
             content.check_announced().map_err(Fault::Answer)?;
-            if content.may_keep() && is_sent {
-                line.pool.put(line.connection, now);
-            }
-            drop(line.pick);
-            if let Some(reply) = self.elsewhere(&head) {
-                return Ok(reply);
-            }
-            if self.link.sendfile.is_asked(&head) {
-                return Ok(self.sendfile(head));
-            }
-            let trailers = content.take_trailers();
-            let body = match has_body {
-                true if self.wants_trailers && !trailers.is_empty() => {
-                    let stream = Box::new(Short { early, trailers });
-                    Body::Stream { len: None, has_trailers: true, stream }
-                }
-                true => Body::Bytes(early),
-                false => announced(head.len),
-            };
-            return Ok(respond(head, body));
+            let (trailers, may_keep) = (content.take_trailers(), content.may_keep());
+            return Ok(self.complete(head, line, early, trailers, may_keep, now));
         }
+        let is_sent = self.upload.is_complete();
         if let Some(reply) = self.elsewhere(&head) {
             // By FastCGI the end is a record of its own, which may come later.
             if is_sent {
@@ -432,6 +417,40 @@ impl Call {
         let about = self.about();
         let relay = Relay::new(line, content, upload, early, &self.link, about, self.wants_trailers);
         Ok(respond(head, Body::Stream { len, has_trailers: false, stream: Box::new(relay) }))
+    }
+
+    /// All of an answer is here; `may_keep` where its connection can be used again, `now` as above.
+    fn complete(
+        &mut self,
+        head: AnswerHead,
+        line: Checkout,
+        content: Vec<u8>,
+        trailers: FieldLines,
+        may_keep: bool,
+        now: u64,
+    ) -> Reply {
+        if may_keep && self.upload.is_complete() {
+            line.pool.put(line.connection, now);
+        }
+        drop(line.pick);
+        if let Some(reply) = self.elsewhere(&head) {
+            return reply;
+        }
+        if self.link.sendfile.is_asked(&head) {
+            return self.sendfile(head);
+        }
+        let body = if !head.status.has_body() || self.head_only {
+            announced(head.len)
+        } else if self.wants_trailers && !trailers.is_empty() {
+            Body::Stream {
+                len: None,
+                has_trailers: true,
+                stream: Box::new(Short { early: content, trailers }),
+            }
+        } else {
+            Body::Bytes(content)
+        };
+        respond(head, body)
     }
 
     /// A file in place of what has been answered.
@@ -486,7 +505,9 @@ struct Beginning {
 /// One request on a connection, up to the head of its answer. Given up on the way where the client goes: an
 /// application is told where its protocol knows how.
 struct Exchange {
-    under_way: Option<(Connection, HeadOf)>,
+    /// Gone once it is over.
+    connection: Option<Connection>,
+    reader: HeadOf,
     pool: Rc<Pool>,
     pick: Option<Selection>,
     is_reused: bool,
@@ -517,7 +538,8 @@ impl Exchange {
         }
         Exchange {
             is_reused: connection.is_reused(),
-            under_way: Some((connection, call.reader())),
+            connection: Some(connection),
+            reader: call.reader(),
             pool,
             pick,
             is_sending: true,
@@ -532,25 +554,20 @@ impl Exchange {
     /// Carries it out.
     fn poll(&mut self, cx: &mut Context<'_>, call: &mut Call) -> Poll<Result<Answered, Box<Failure>>> {
         let head = std::task::ready!(self.poll_head(cx, call));
-        let ended = self.under_way.take();
         (self.suspicion, self.starving) = (None, None);
-        Poll::Ready(match (head, ended) {
-            (Ok(head), Some((connection, reader))) => self.answered(call, head, connection, reader),
-            (Ok(_), None) => Err(call.failure(Fault::Client, self.pick.take(), self.is_reused)),
-            (Err(fault), ended) => {
-                drop(ended);
+        Poll::Ready(match head {
+            Ok(head) => self.answered(call, head),
+            Err(fault) => {
+                self.connection = None;
                 Err(call.failure(fault, self.pick.take(), self.is_reused))
             }
         })
     }
 
-    fn answered(
-        &mut self,
-        call: &mut Call,
-        head: AnswerHead,
-        connection: Connection,
-        reader: HeadOf,
-    ) -> Result<Answered, Box<Failure>> {
+    fn answered(&mut self, call: &mut Call, head: AnswerHead) -> Result<Answered, Box<Failure>> {
+        let Some(connection) = self.connection.take() else {
+            return Err(call.failure(Fault::Client, self.pick.take(), self.is_reused));
+        };
         let now = monotonic_ns();
         let elapsed = Elapsed::nanos(now.saturating_sub(self.began));
         call.stats().gateway_delay.record_elapsed(elapsed);
@@ -559,17 +576,19 @@ impl Exchange {
             pick.head_has_come(head.status, now);
         }
         let line = Checkout { connection, pool: self.pool.clone(), pick: self.pick.take() };
-        if matches!(reader, HeadOf::Scgi { .. }) && call.upload.is_complete() {
+        if matches!(self.reader, HeadOf::Scgi { .. }) && call.upload.is_complete() {
+            let reader = self.reader.take();
             return Ok(Answered::Beginning(Box::new(Beginning { head, reader, line })));
         }
-        let answered = call.answered(head, reader, line, now);
+        let answered = call.answered(head, &mut self.reader, line, now);
         answered.map(Answered::Reply).map_err(|fault| call.failure(fault, None, self.is_reused))
     }
 
     /// Sends the request and waits for the head of its answer.
     fn poll_head(&mut self, cx: &mut Context<'_>, call: &mut Call) -> Poll<Result<AnswerHead, Fault>> {
         let Call { link, upload, target, .. } = call;
-        let Some((connection, reader)) = &mut self.under_way else { return Poll::Ready(Err(Fault::Client)) };
+        let Some(connection) = &self.connection else { return Poll::Ready(Err(Fault::Client)) };
+        let reader = &mut self.reader;
         let mut is_refused = None;
         // An application that gives up a client who owes it content has not failed.
         let is_owed = self.owed_since.is_some();
@@ -658,9 +677,9 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         // In the middle of the request the record would be taken for a part of it.
-        if self.under_way.is_some()
-            && !self.is_sending
-            && let Some((connection, HeadOf::FastCgi { decoder, .. })) = self.under_way.take()
+        if !self.is_sending
+            && let Some(connection) = self.connection.take()
+            && let HeadOf::FastCgi { decoder, .. } = self.reader.take()
         {
             abandon(connection, decoder);
         }

@@ -17,11 +17,45 @@ pub fn may_pass(name: &str, is_trusted: bool, passed: &[String]) -> bool {
         && (is_trusted || !is_claim(name) || passed.iter().any(|passed| name.eq_ignore_ascii_case(passed)))
 }
 
-/// Whether 304 is an answer to a request with these fields (RFC 9110 section 13.2.2): those of who has asked, whatever an
-/// application is sent.
-#[inline]
-pub fn is_conditional(fields: &Fields<'_>) -> bool {
-    fields.contains("if-none-match") || fields.contains("if-modified-since")
+/// Which fields a request has of those that say how it is passed on. Most requests have hardly any of them, so all are looked for
+/// in one pass, and only what is there is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Present {
+    /// `TE`.
+    pub te: bool,
+    /// `Upgrade`.
+    pub upgrade: bool,
+    /// `Via` or `CDN-Loop`.
+    pub hops: bool,
+    /// `Connection`.
+    pub connection: bool,
+    /// `Content-Length`.
+    pub content_length: bool,
+    /// `If-None-Match` or `If-Modified-Since`, to which 304 is an answer (RFC 9110 section 13.2.2): those of who has asked, whatever
+    /// an application is sent.
+    pub condition: bool,
+}
+
+impl Present {
+    /// Among these fields.
+    #[inline]
+    pub fn of(fields: &Fields<'_>) -> Present {
+        let mut present = Present::default();
+        for field in fields.iter() {
+            match field.name.len() {
+                2 => present.te |= field.is("te"),
+                3 => present.hops |= field.is("via"),
+                7 => present.upgrade |= field.is("upgrade"),
+                8 => present.hops |= field.is("cdn-loop"),
+                10 => present.connection |= field.is("connection"),
+                13 => present.condition |= field.is("if-none-match"),
+                14 => present.content_length |= field.is("content-length"),
+                17 => present.condition |= field.is("if-modified-since"),
+                _ => {}
+            }
+        }
+        present
+    }
 }
 
 /// Writes a field of a request for an application, of its cookies those that are not this server's own.
@@ -196,6 +230,34 @@ mod tests {
         // Nor what the request was given by whoever has let it in.
         let passed = RequestTrailers::default().and(&["content-digest".to_owned()]).pass(&sent);
         assert!(!passed.contains("Content-Digest") && passed.contains("Server-Timing"));
+    }
+
+    #[test]
+    fn fields_are_found_whatever_their_case() {
+        type Set = fn(&mut Present);
+        let rows: [(&str, Set); 12] = [
+            ("TE", |present| present.te = true),
+            ("Via", |present| present.hops = true),
+            ("CDN-Loop", |present| present.hops = true),
+            ("UPGRADE", |present| present.upgrade = true),
+            ("Connection", |present| present.connection = true),
+            ("content-length", |present| present.content_length = true),
+            ("If-None-Match", |present| present.condition = true),
+            ("If-Modified-Since", |present| present.condition = true),
+            ("If-Match", |_| {}),
+            ("Transfer-Encoding", |_| {}),
+            ("Connect1on", |_| {}),
+            ("Host", |_| {}),
+        ];
+        let mut all = Present::default();
+        for (name, set) in rows {
+            let mut expected = Present::default();
+            set(&mut expected);
+            set(&mut all);
+            assert_eq!(Present::of(&Fields::new(&[Field { name, value: b"x" }])), expected, "{name}");
+        }
+        let fields = rows.map(|(name, _)| Field { name, value: b"" });
+        assert_eq!(Present::of(&Fields::new(&fields)), all);
     }
 
     #[test]

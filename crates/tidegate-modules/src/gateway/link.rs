@@ -7,7 +7,7 @@ use super::sendfile::Sendfile;
 use super::spill::Spill;
 use super::upstream::{RoutingState, Selection, Upstream};
 use crate::login::OwnCookies;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
@@ -151,7 +151,9 @@ pub struct Link {
     limits: PoolLimits,
     /// How TLS is spoken with it.
     tls: Option<PeerTls>,
-    /// Of the one address, or of the members met so far.
+    /// Of the one address.
+    pool: OnceCell<Rc<Pool>>,
+    /// Of the members met so far.
     pools: RefCell<Vec<(Address, Rc<Pool>)>>,
     /// The same where HTTP/2 is spoken.
     multiplexed: RefCell<Vec<(Address, Rc<Http2Pool>)>>,
@@ -212,6 +214,7 @@ impl Link {
             site: site.names.iter().find_map(is_exact).unwrap_or_default(),
             limits,
             tls,
+            pool: OnceCell::new(),
             pools: RefCell::default(),
             multiplexed: RefCell::default(),
         });
@@ -252,9 +255,14 @@ impl Link {
 
     /// This worker's connections to a member; `None` is the one there is.
     pub fn pool(&self, member: Option<&Address>) -> Option<Rc<Pool>> {
-        let address = member.or(self.upstream.address())?;
-        let make = || self.shared.pool(address, self.limits, self.tls.as_ref());
-        Some(known_or(&self.pools, address, make))
+        let make = |address| self.shared.pool(address, self.limits, self.tls.as_ref());
+        match member {
+            Some(member) => Some(known_or(&self.pools, member, || make(member))),
+            None => {
+                let address = self.upstream.address()?;
+                Some(self.pool.get_or_init(|| make(address)).clone())
+            }
+        }
     }
 
     /// The same where HTTP/2 is spoken: each route has its own, since one connection carries many requests.

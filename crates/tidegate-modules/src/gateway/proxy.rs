@@ -5,7 +5,7 @@
 
 use super::about::About;
 use super::call::{Call, Dialect};
-use super::fields::{self, RequestTrailers};
+use super::fields::{self, Present, RequestTrailers};
 use super::link::{Link, Shared};
 use super::multiplexed::{self, Multiplexed};
 use super::redirects::Redirects;
@@ -150,11 +150,10 @@ impl Proxy {
     }
 
     /// The fields for the backend, without those of the connection.
-    fn fields(&self, exchange: &Exchange<'_>, lines: &mut Vec<u8>) -> Option<()> {
+    fn fields(&self, exchange: &Exchange<'_>, present: Present, lines: &mut Vec<u8>) -> Option<()> {
         let is_trusted = exchange.state.remote.is_trusted;
         let passed = &self.link.passed_fields;
         let is_set = |name: &str| self.request_fields.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
-        let has_connection = exchange.fields.contains("connection");
         let client = exchange.client();
         let request_id = exchange.request_id();
         let trace = exchange.trace_context();
@@ -177,7 +176,7 @@ impl Proxy {
             let ends_here = ends_here(field.name)
                 || !fields::is_unambiguous(field.name)
                 // What the client says of its connection takes nothing away that it has not sent.
-                || has_connection && named_by_connection(exchange, field.name) && !exchange.is_granted(field);
+                || present.connection && named_by_connection(exchange, field.name) && !exchange.is_granted(field);
             if !ends_here
                 && !is_ours
                 && (fields::may_pass(field.name, is_trusted, passed) || exchange.is_granted(field))
@@ -253,6 +252,7 @@ impl Proxy {
     fn encode(
         &self,
         exchange: &Exchange<'_>,
+        present: Present,
         framing: RequestFraming,
         upgrade: Option<&[u8]>,
         wants_trailers: bool,
@@ -260,7 +260,7 @@ impl Proxy {
         let mut out = buffer_pool::take();
         let target = self.target(exchange);
         h1::begin_request(&mut out, exchange.method_token, &target, self.authority(exchange)).ok()?;
-        self.fields(exchange, &mut out)?;
+        self.fields(exchange, present, &mut out)?;
         if let Some(upgrade) = upgrade {
             out.extend_from_slice(b"Connection: upgrade\r\n");
             append_field(&mut out, "Upgrade", upgrade).ok()?;
@@ -280,25 +280,26 @@ impl Proxy {
     }
 
     /// The same over HTTP/2.
-    fn multiplex(&self, exchange: &mut Exchange<'_>) -> Reply {
-        if wanted_upgrade(exchange).is_some() {
+    fn multiplex(&self, exchange: &mut Exchange<'_>, present: Present) -> Reply {
+        if wanted_upgrade(exchange, present).is_some() {
             return Reply::Ready(answer::error(Status::NOT_IMPLEMENTED));
         }
         let body = exchange.state.body.take();
         let mut raw = buffer_pool::take();
-        if self.fields(exchange, &mut raw).is_none() {
+        if self.fields(exchange, present, &mut raw).is_none() {
             return Reply::Ready(answer::error(Status::BAD_REQUEST));
         }
         let mut lines = FieldLines::with_capacity(raw.len() + 16);
         lines.append_lines(&raw);
         buffer_pool::give_back(raw);
-        if wants_trailers(exchange) {
+        let wants_trailers = wants_trailers(exchange, present);
+        if wants_trailers {
             lines.push("TE", "trailers");
         }
         let target = self.target(exchange).into_owned();
         let content_length = match &body {
             Some(body) => body.len,
-            None => exchange.fields.contains("content-length").then_some(0),
+            None => present.content_length.then_some(0),
         };
         let is_stream = exchange.version == Version::Http2 && content_length.is_none();
         let may_repeat = exchange.method.is_safe();
@@ -311,11 +312,11 @@ impl Proxy {
             lines,
             upload: multiplexed::Upload::of(body, self.link.request_buffer, self.trailers_of(exchange)),
             content_length,
-            is_conditional: fields::is_conditional(&exchange.fields),
+            is_conditional: present.condition,
             is_stream,
             may_repeat,
             head_only: exchange.method == Method::Head,
-            wants_trailers: wants_trailers(exchange),
+            wants_trailers,
             interim: exchange.interim(),
             range: self.link.sendfile.range_of(exchange),
             routing: RoutingState::of(&self.link, exchange, may_repeat).with_url(|| self.url(exchange)),
@@ -327,9 +328,8 @@ impl Proxy {
 }
 
 /// Whether the client has said that it takes trailers (RFC 9110 section 10.1.4).
-fn wants_trailers(exchange: &Exchange<'_>) -> bool {
-    exchange.fields.contains("te")
-        && exchange.fields.elements("te").any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+fn wants_trailers(exchange: &Exchange<'_>, present: Present) -> bool {
+    present.te && exchange.fields.elements("te").any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
 impl Handler for Proxy {
@@ -342,7 +342,8 @@ impl Handler for Proxy {
             Ok(_) => {}
             Err(()) => return Reply::Ready(answer::error(Status::BAD_REQUEST)),
         }
-        if self.via.has_passed(exchange) {
+        let present = Present::of(&exchange.fields);
+        if present.hops && self.via.has_passed(exchange) {
             let why = format_args!(
                 "it has been passed on by this route before: {} leads back to this server",
                 self.link.name
@@ -355,17 +356,17 @@ impl Handler for Proxy {
         exchange.ends_with_client();
         exchange.waits_for(self.link.account);
         if self.speaks_http2 {
-            return self.multiplex(exchange);
+            return self.multiplex(exchange, present);
         }
         let body = exchange.state.body.take();
         let framing = match &body {
             Some(body) => body.len.map_or(RequestFraming::Chunked, RequestFraming::Length),
-            None if exchange.fields.contains("content-length") => RequestFraming::Length(0),
+            None if present.content_length => RequestFraming::Length(0),
             None => RequestFraming::None,
         };
-        let upgrade = wanted_upgrade(exchange).filter(|_| body.is_none());
-        let wants_trailers = wants_trailers(exchange);
-        let Some(head) = self.encode(exchange, framing, upgrade, wants_trailers) else {
+        let upgrade = wanted_upgrade(exchange, present).filter(|_| body.is_none());
+        let wants_trailers = wants_trailers(exchange, present);
+        let Some(head) = self.encode(exchange, present, framing, upgrade, wants_trailers) else {
             return Reply::Ready(answer::error(Status::BAD_REQUEST));
         };
         let upload = match body {
@@ -383,7 +384,7 @@ impl Handler for Proxy {
             dialect: Dialect::Http { may_switch: upgrade.is_some() },
             may_repeat,
             head_only: exchange.method == Method::Head,
-            is_conditional: fields::is_conditional(&exchange.fields),
+            is_conditional: present.condition,
             wants_trailers,
             interim: exchange.interim(),
             range: self.link.sendfile.range_of(exchange),
@@ -427,9 +428,12 @@ fn forwards(exchange: &Exchange<'_>) -> Result<Option<u32>, ()> {
 }
 
 /// The protocols that the client would switch to.
-fn wanted_upgrade<'a>(exchange: &Exchange<'a>) -> Option<&'a [u8]> {
+fn wanted_upgrade<'a>(exchange: &Exchange<'a>, present: Present) -> Option<&'a [u8]> {
     if let Some(protocol) = exchange.protocol {
         return Some(protocol.as_bytes());
+    }
+    if !present.upgrade {
+        return None;
     }
     let wanted = exchange.fields.single("upgrade")?;
     let is_named =

@@ -3,7 +3,7 @@
 use super::about::About;
 use super::call::{Call, Dialect};
 use super::environment::{self, ServerSide};
-use super::fields::is_conditional;
+use super::fields::Present;
 use super::link::{Link, Shared};
 use super::script::{NoScript, Rule, Script, Scripts};
 use super::script_fault::{ScriptFault, fault_of};
@@ -26,7 +26,7 @@ use tidegate_core::{Exchange, Handler, Need, Pass, Reply, Response, answer, buff
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
 use tidegate_io::file::Patience;
-use tidegate_wire::fastcgi::{self, Params, Role};
+use tidegate_wire::fastcgi::{self, Params, Prefix, Role};
 use tidegate_wire::scgi::{self, Variables};
 
 /// Bytes of content that are about to be read, as far as room for them is asked for.
@@ -54,10 +54,17 @@ struct Inner {
     link: Rc<Link>,
     scripts: Scripts,
     params: Vec<(String, String)>,
-    /// The variables that are the same for all requests, as they are sent.
-    fixed: Vec<u8>,
+    fixed: Fixed,
     /// Those that are the same for most.
     server: RefCell<ServerSide>,
+}
+
+/// What is the same for all requests of a route, as it is sent.
+enum Fixed {
+    /// All up to the first variables that differ.
+    FastCgi(Prefix),
+    /// Variables.
+    Scgi(Vec<u8>),
 }
 
 impl Scripted {
@@ -96,13 +103,22 @@ impl Scripted {
         };
         let scripts = Scripts::new(root, rule, application.serves_hidden, strip_prefix);
         let params = application.params.clone();
-        let mut fixed = Vec::new();
-        let mut sink = |name: &[u8], value: &[u8]| match protocol {
-            Protocol::FastCgi => fastcgi::append_pair(&mut fixed, name, value),
-            Protocol::Scgi | Protocol::Cgi => drop(scgi::append_variable(&mut fixed, name, value)),
-        };
-        environment::write_fixed(scripts.finder().document_root(), &params, &mut sink);
         let link = Link::new(shared, &application.gateway, site, None)?;
+        let document_root = scripts.finder().document_root();
+        let fixed = match protocol {
+            Protocol::FastCgi => {
+                let mut prefix = Prefix::new(REQUEST, Role::Responder, link.keeps());
+                environment::write_fixed(document_root, &params, &mut prefix);
+                Fixed::FastCgi(prefix)
+            }
+            Protocol::Scgi | Protocol::Cgi => {
+                let mut fixed = Vec::new();
+                environment::write_fixed(document_root, &params, &mut |name: &[u8], value: &[u8]| {
+                    let _ = scgi::append_variable(&mut fixed, name, value);
+                });
+                Fixed::Scgi(fixed)
+            }
+        };
         let inner = Inner { protocol, link, scripts, params, fixed, server: RefCell::default() };
         Ok(Scripted { inner: Rc::new(inner) })
     }
@@ -270,12 +286,12 @@ impl Inner {
             dialect,
             may_repeat,
             head_only: exchange.method == Method::Head,
-            is_conditional: is_conditional(&exchange.fields),
+            is_conditional: Present::of(&exchange.fields).condition,
             wants_trailers: false,
             interim: None,
             range: self.link.sendfile.range_of(exchange),
             back: None,
-            elsewhere: exchange.elsewhere().map(Box::new),
+            elsewhere: exchange.elsewhere(),
             target: exchange.target.into(),
         };
         call.run()
@@ -299,11 +315,9 @@ impl Inner {
     ) -> Vec<u8> {
         let mut out = buffer_pool::take();
         let mut server = self.server.borrow_mut();
-        match self.protocol {
-            Protocol::FastCgi => {
-                fastcgi::begin_request(&mut out, REQUEST, Role::Responder, self.link.keeps());
-                let mut params = Params::begin(&mut out, REQUEST);
-                params.push_pairs(&self.fixed);
+        match &self.fixed {
+            Fixed::FastCgi(prefix) => {
+                let mut params = Params::begin_with(&mut out, prefix);
                 params.push_pairs(server.of(exchange, &self.link, &self.params, fastcgi::append_pair));
                 environment::write(exchange, &self.link, script, &self.params, content_length, &mut params);
                 params.finish();
@@ -311,9 +325,9 @@ impl Inner {
                     fastcgi::end_stdin(&mut out, REQUEST);
                 }
             }
-            Protocol::Scgi | Protocol::Cgi => {
+            Fixed::Scgi(fixed) => {
                 let mut variables = Variables::begin(&mut out, content_length.unwrap_or(0));
-                variables.push_variables(&self.fixed);
+                variables.push_variables(fixed);
                 let append = |out: &mut Vec<u8>, name: &[u8], value: &[u8]| {
                     let _ = scgi::append_variable(out, name, value);
                 };

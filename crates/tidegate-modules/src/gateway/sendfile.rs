@@ -50,7 +50,7 @@ impl Sendfile {
     /// Whether an answer has a file sent in its place. Where no folder is open for that, what it names is dropped and
     /// the answer is what it is.
     pub(super) fn is_asked(&self, head: &AnswerHead) -> bool {
-        self.is_allowed() && (head.sendfile.is_some() || head.accel_redirect.is_some())
+        self.is_allowed() && (head.sendfile().is_some() || head.accel_redirect().is_some())
     }
 
     /// The range that a request asks for of a file that may come. One with `If-Range` gets it whole: whether
@@ -68,7 +68,7 @@ impl Sendfile {
         if self.roots.is_empty() {
             return None;
         }
-        if let Some(path) = &head.accel_redirect {
+        if let Some(path) = head.accel_redirect() {
             let path = std::str::from_utf8(path).ok()?;
             let path = path.split('?').next().unwrap_or_default();
             let mut scratch = Vec::new();
@@ -78,7 +78,7 @@ impl Sendfile {
                 Some((root.clone(), below.to_vec()))
             });
         }
-        let path = Path::new(std::ffi::OsStr::from_bytes(head.sendfile.as_ref()?));
+        let path = Path::new(std::ffi::OsStr::from_bytes(head.sendfile()?));
         self.roots.iter().find_map(|(root, _)| {
             let below = path.strip_prefix(root.path()).ok()?;
             Some((root.clone(), below.as_os_str().as_bytes().to_vec()))
@@ -94,8 +94,7 @@ pub(super) async fn respond(
     name: &About,
 ) -> Response {
     let Some((root, relative)) = sendfile.target(&head) else {
-        let path =
-            head.accel_redirect.as_ref().or(head.sendfile.as_ref()).map(Vec::as_slice).unwrap_or_default();
+        let path = head.accel_redirect().or(head.sendfile()).unwrap_or_default();
         log::error(format_args!(
             "{name}: wants the file {} sent, which lies below no folder of `sendfile`",
             String::from_utf8_lossy(path)

@@ -133,7 +133,8 @@ impl Environment<'_> {
         }
     }
 
-    /// Writes all others.
+    /// Writes all others. Inlined: each protocol calls it once, and what most requests do not have is known there.
+    #[inline(always)]
     pub fn write_request(&self, sink: &mut impl Sink, accepts: impl Fn(&Field<'_>) -> bool) {
         let mut beside = Beside { extra: self.extra, sink };
         let mut number = itoa::Buffer::new();
@@ -163,7 +164,15 @@ impl Environment<'_> {
         if let Some(length) = self.content_length {
             beside.put("CONTENT_LENGTH", number.format(length).as_bytes());
         }
-        if let Some(media_type) = self.fields.first("content-type") {
+        let (mut media_type, mut is_early) = (None, self.is_early);
+        for field in self.fields.iter() {
+            match field.name.len() {
+                10 => is_early |= field.is(EARLY_DATA),
+                12 if media_type.is_none() && field.is("content-type") => media_type = Some(field.value),
+                _ => {}
+            }
+        }
+        if let Some(media_type) = media_type {
             beside.put("CONTENT_TYPE", media_type);
         }
         if let Some(client) = &self.client {
@@ -172,7 +181,7 @@ impl Environment<'_> {
             beside.put("SSL_CLIENT_I_DN", client.issuer.as_bytes());
             beside.put("SSL_CLIENT_M_SERIAL", client.serial.as_bytes());
         }
-        if self.is_early || self.fields.contains(EARLY_DATA) {
+        if is_early {
             beside.put("HTTP_EARLY_DATA", b"1");
         }
         if let Some(id) = self.request_id {
@@ -230,13 +239,24 @@ impl<S: Sink> Beside<'_, S> {
     }
 }
 
+/// Bytes of the names of most variables.
+const USUAL_NAME: usize = 64;
+
 /// `HTTP_…`: the name of the variable that a field becomes.
-fn variable_of(name: &str) -> SmallVec<[u8; 64]> {
-    let mut variable = SmallVec::<[u8; 64]>::from_slice(b"HTTP_");
-    variable.extend_from_slice(name.as_bytes());
-    for byte in variable.iter_mut().skip(b"HTTP_".len()) {
-        *byte = if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
+fn variable_of(name: &str) -> SmallVec<[u8; USUAL_NAME]> {
+    const PREFIX: &[u8; 5] = b"HTTP_";
+    let capital = |byte: &mut u8| *byte = if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
+    let len = PREFIX.len() + name.len();
+    let mut usual = [0; USUAL_NAME];
+    if let Some(place) = usual.get_mut(PREFIX.len()..len) {
+        place.copy_from_slice(name.as_bytes());
+        usual.iter_mut().for_each(capital); // all of it at once: its length is known beforehand
+        usual[..PREFIX.len()].copy_from_slice(PREFIX);
+        return SmallVec::from_buf_and_len(usual, len);
     }
+    let mut variable = SmallVec::from_slice(PREFIX);
+    variable.extend_from_slice(name.as_bytes());
+    variable.iter_mut().skip(PREFIX.len()).for_each(capital);
     variable
 }
 
@@ -265,6 +285,15 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
     use tidegate_http::Field;
+
+    #[test]
+    fn names_of_any_length_become_variables() {
+        for len in [1, 7, 58, 59, 60, 200] {
+            let name: String = "aZ-09b-_".chars().cycle().take(len).collect();
+            let expected = format!("HTTP_{}", name.to_ascii_uppercase().replace('-', "_"));
+            assert_eq!(variable_of(&name).as_slice(), expected.as_bytes());
+        }
+    }
 
     fn written(environment: &Environment<'_>) -> BTreeMap<String, String> {
         let mut out = BTreeMap::new();

@@ -170,6 +170,7 @@ impl<'b> Reading<'b> {
         Ok(())
     }
 
+    #[inline]
     fn take(&mut self, field: &Field<'b>) -> Result<(), CgiError> {
         match field.name.len() {
             6 if field.is("status") => {
@@ -224,7 +225,7 @@ fn field(line: &[u8]) -> Result<Field<'_>, CgiError> {
         let fault = first_fault(&[line, b"\r\n\r\n"].concat(), usize::MAX);
         return Err(fault.unwrap_or(FieldError::InvalidName).into());
     };
-    if words::any(value, words::control) && !value.iter().all(|b| is_value(*b)) {
+    if words::has_control(value) && !value.iter().all(|b| is_value(*b)) {
         let is_cr = value.contains(&b'\r');
         return Err(if is_cr { FieldError::BareCr } else { FieldError::InvalidValue }.into());
     }

@@ -37,7 +37,7 @@ mod record;
 mod request;
 mod response;
 
-pub use params::{Pairs, Params, ParamsError, append_pair};
+pub use params::{Pairs, Params, ParamsError, Prefix, append_pair};
 pub use record::{FastCgiError, HEADER, MOST_CONTENT, RecordHeader, RecordType};
 pub use request::{RequestDecoder, RequestEvent, RequestStep};
 pub use response::{EndRequest, Event, ResponseDecoder, Step};

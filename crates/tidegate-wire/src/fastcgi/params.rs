@@ -1,5 +1,6 @@
 //! Variables as pairs of name and value, with lengths of one byte or four (FastCGI 1.0 section 3.4).
 
+use super::Role;
 use super::record::{FastCgiError, HEADER, MOST_CONTENT, RecordType, append_padding, header, padding};
 use crate::cgi::Sink;
 use thiserror::Error;
@@ -30,6 +31,13 @@ impl<'o> Params<'o> {
         out.extend_from_slice(&header(RecordType::Params, id, 0, 0));
         let start = out.len();
         Params { out, id, start }
+    }
+
+    /// Begins a request, and its stream, with what is known beforehand.
+    pub fn begin_with(out: &'o mut Vec<u8>, prefix: &Prefix) -> Params<'o> {
+        let start = out.len() + prefix.start;
+        out.extend_from_slice(&prefix.bytes);
+        Params { out, id: prefix.id, start }
     }
 
     /// Appends a variable.
@@ -70,6 +78,31 @@ impl Sink for Params<'_> {
     #[inline(always)]
     fn variable(&mut self, name: &[u8], value: &[u8]) {
         self.push(name, value);
+    }
+}
+
+/// What requests have in common that begin alike: BEGIN_REQUEST, and the first of their variables. Encoded once.
+#[derive(Debug, Clone)]
+pub struct Prefix {
+    id: u16,
+    bytes: Vec<u8>,
+    /// Where the content of the PARAMS stream begins in them.
+    start: usize,
+}
+
+impl Prefix {
+    /// Without variables yet. The parameters are those of [`begin_request`](super::begin_request).
+    pub fn new(id: u16, role: Role, keeps_connection: bool) -> Prefix {
+        let mut bytes = Vec::new();
+        super::begin_request(&mut bytes, id, role, keeps_connection);
+        let Params { start, .. } = Params::begin(&mut bytes, id);
+        Prefix { id, bytes, start }
+    }
+}
+
+impl Sink for Prefix {
+    fn variable(&mut self, name: &[u8], value: &[u8]) {
+        append_pair(&mut self.bytes, name, value);
     }
 }
 
@@ -175,6 +208,25 @@ mod tests {
         append_pair(&mut out, b"N", &long);
         assert!(out.starts_with(b"\x01\x80\x00\x00\x80N"));
         assert_eq!(Pairs::new(&out).collect::<Vec<_>>(), [Ok((&b"N"[..], &long[..]))]);
+    }
+
+    #[test]
+    fn a_request_with_a_prefix_is_as_any_other() {
+        let long = vec![b'v'; 2 * MOST_CONTENT];
+        for value in [&b"b"[..], &long] {
+            let (mut whole, mut out) = (b"before".to_vec(), b"before".to_vec());
+            crate::fastcgi::begin_request(&mut whole, 1, Role::Responder, true);
+            let mut params = Params::begin(&mut whole, 1);
+            params.push(b"A", b"1");
+            params.push(b"B", value);
+            params.finish();
+            let mut prefix = Prefix::new(1, Role::Responder, true);
+            prefix.variable(b"A", b"1");
+            let mut params = Params::begin_with(&mut out, &prefix);
+            params.push(b"B", value);
+            params.finish();
+            assert!(out == whole, "{} bytes", value.len());
+        }
     }
 
     #[test]
