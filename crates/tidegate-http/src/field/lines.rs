@@ -71,7 +71,7 @@ impl FieldLines {
         self.bytes.reserve(name.len() + value.len() + 4);
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.extend_from_slice(b": ");
-        if words::any(value, words::control) && value.iter().any(|&byte| is_forbidden(byte)) {
+        if words::before_control(value) < value.len() && value.iter().any(|&byte| is_forbidden(byte)) {
             let start = self.bytes.len();
             self.bytes.extend(value.iter().map(|&byte| if is_forbidden(byte) { b' ' } else { byte }));
             // A control character at either end has become white space of the value.

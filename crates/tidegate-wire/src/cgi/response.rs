@@ -224,7 +224,7 @@ fn field(line: &[u8]) -> Result<Field<'_>, CgiError> {
         let fault = first_fault(&[line, b"\r\n\r\n"].concat(), usize::MAX);
         return Err(fault.unwrap_or(FieldError::InvalidName).into());
     };
-    if words::any(value, words::control) && !value.iter().all(|b| is_value(*b)) {
+    if words::before_control(value) < value.len() && !value.iter().all(|b| is_value(*b)) {
         let is_cr = value.contains(&b'\r');
         return Err(if is_cr { FieldError::BareCr } else { FieldError::InvalidValue }.into());
     }

@@ -127,7 +127,7 @@ pub fn append_field(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), U
 #[inline]
 pub fn append_named(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), UnsafeField> {
     debug_assert!(is_token_all(name.as_bytes()), "invariant: a name that was looked at");
-    if words::any(value, words::control) && value.iter().any(|b| is_control(*b)) {
+    if words::before_control(value) < value.len() && value.iter().any(|b| is_control(*b)) {
         return Err(UnsafeField::Value);
     }
     out.reserve(name.len() + value.len() + 4);
