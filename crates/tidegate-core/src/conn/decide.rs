@@ -441,7 +441,7 @@ impl Connection {
     }
 
     /// The site asks other things of its clients than the one that this connection was made to.
-    #[inline]
+    #[inline(always)] // without TLS it is a look at nothing
     fn is_misdirected(&self, engine: &Engine, authority: &str) -> bool {
         let handshake = self.transport.handshake();
         handshake.is_some_and(|made| !engine.admits_on(made, engine.place_of(self.listener), authority))
