@@ -173,9 +173,9 @@ fn is_normal(path: &[u8]) -> bool {
 /// or begins with a dot.
 #[inline]
 fn plain_len(path: &[u8]) -> usize {
-    let is_plain = |(at, byte): (usize, &u8)| match byte {
-        b'/' | b'.' => at == 0 || path.get(at - 1) != Some(&b'/'),
-        byte => IS_PLAIN[usize::from(*byte)],
+    let is_plain = |(at, byte): (usize, &u8)| {
+        let is_behind_slash = || at > 0 && path.get(at - 1) == Some(&b'/');
+        IS_PLAIN[usize::from(*byte)] || (matches!(byte, b'/' | b'.') && !is_behind_slash())
     };
     path.iter().enumerate().position(|place| !is_plain(place)).unwrap_or(path.len())
 }
