@@ -12,7 +12,7 @@ use crate::cache::key::{KeyRules, QueryRules, Resource};
 use crate::cache::{
     Answered, Asked, Base, CacheStatus, Forward, Freshness, NoVarySearch, Rules, Times, Use, Varying,
 };
-use crate::path::{behind_prefix, both_readings, encode_path, normalise, without_dot_segments};
+use crate::path::{behind_prefix, both_readings, encode_path, normalise, split_normal, without_dot_segments};
 use crate::range::{ByteRange, Selection, push_content_range, select};
 use crate::{
     Authority, CacheControl, ContentCoding, EntityTag, Field, FieldLines, Fields, HttpDate, Method, Status,
@@ -106,6 +106,11 @@ fn targets(method: Method, text: &str) {
     {
         assert!(path == "*" || path.starts_with('/'));
         normal(path);
+        if let Some(split) = split_normal(text) {
+            assert_eq!(split, (path, target.query()));
+            let mut scratch = Vec::new();
+            assert_eq!(normalise(path, &mut scratch), Ok(path.as_bytes()));
+        }
     }
     normal(text);
 }

@@ -6,7 +6,6 @@
 //! encodings through. Keeping inside the root is the file system's own doing as well (`RESOLVE_BENEATH`).
 
 use crate::status::Status;
-use crate::words;
 
 /// What the peer got wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -149,24 +148,48 @@ enum Slash {
     Kept,
 }
 
+/// Path and query of a target in origin form that a codec has let through, where the path is normal as it is: the ordinary
+/// request in one look. Its path needs no [`normalise`].
+#[inline]
+pub fn split_normal(target: &str) -> Option<(&str, Option<&str>)> {
+    if !target.starts_with('/') {
+        return None;
+    }
+    let len = plain_len(target.as_bytes());
+    if len == target.len() {
+        return Some((target, None));
+    }
+    let query = target.get(len..)?.strip_prefix('?')?;
+    Some((target.get(..len)?, Some(query)))
+}
+
 /// Whether the path can be used as it is.
 #[inline]
 fn is_normal(path: &[u8]) -> bool {
-    path.first() == Some(&b'/') && (!has_notable(path) || is_normal_throughout(path))
+    path.first() == Some(&b'/') && (plain_len(path) == path.len() || is_normal_throughout(path))
 }
 
-/// Whether the path may hold a byte that is never used as it is, or a segment that is empty or begins with a dot.
+/// Bytes in front of one that is not always used as it is, begins a query or is not visible ASCII, or of a segment that is empty
+/// or begins with a dot.
 #[inline]
-fn has_notable(path: &[u8]) -> bool {
-    let mut last = 0;
-    words::any(path, |word| {
-        let slashes = words::equal(word, b'/');
-        let slashes_and_dots = words::equal(word | words::all(1), b'/'); // the dot is the byte before the slash
-        let behind_slash = slashes << 8 | last;
-        last = slashes >> 56;
-        words::below(word, b'%' + 1) | (behind_slash & slashes_and_dots) != 0
-    })
+fn plain_len(path: &[u8]) -> usize {
+    let is_plain = |(at, byte): (usize, &u8)| {
+        let is_behind_slash = || at > 0 && path.get(at - 1) == Some(&b'/');
+        IS_PLAIN[usize::from(*byte)] || (matches!(byte, b'/' | b'.') && !is_behind_slash())
+    };
+    path.iter().enumerate().position(|place| !is_plain(place)).unwrap_or(path.len())
 }
+
+/// Bytes that are used as they are wherever they stand.
+static IS_PLAIN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = b'%' + 1;
+    while byte < 0x7f {
+        table[byte as usize] = !matches!(byte, b'.' | b'/' | b'?');
+        byte += 1;
+    }
+    table
+};
 
 #[inline(never)]
 fn is_normal_throughout(path: &[u8]) -> bool {
@@ -325,11 +348,18 @@ mod tests {
                 let mut path = vec![b'x'; before];
                 path.extend((0..5).map(|digit| LETTERS[number / 6usize.pow(digit) % 6]));
                 path.insert(0, b'/');
-                assert!(has_notable(&path) || is_normal_throughout(&path), "{path:?}");
+                assert!(is_normal_throughout(&path[..plain_len(&path)]), "{path:?}");
+                assert_eq!(is_normal(&path), is_normal_throughout(&path), "{path:?}");
             }
         }
         for ordinary in ["/", "/a", "/small.bin", "/assets/app.3f2.js", "/a/b/c/d/e.f/g/"] {
-            assert!(!has_notable(ordinary.as_bytes()), "{ordinary}");
+            assert_eq!(split_normal(ordinary), Some((ordinary, None)));
+            let with_query = format!("{ordinary}?/../%2e?#");
+            assert_eq!(split_normal(&with_query), Some((ordinary, Some("/../%2e?#"))));
+        }
+        for other in ["", "*", "a", "http://a/", "//", "/./", "/a/..", "/%61?b", "/a//b?c", "/a b", "/\u{e9}"]
+        {
+            assert_eq!(split_normal(other), None, "{other}");
         }
     }
 }

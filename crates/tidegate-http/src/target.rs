@@ -5,7 +5,6 @@
 
 use crate::authority::{Authority, AuthorityError};
 use crate::method::Method;
-use crate::words;
 
 /// A request target, borrowed from the request line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,18 +64,7 @@ impl<'a> Target<'a> {
     /// # Errors
     /// The target is empty, holds a byte that none may hold, has a form that does not suit the method, or
     /// names an authority that is not valid or, with CONNECT, has no port.
-    #[inline]
     pub fn parse(method: Method, text: &'a str) -> Result<Target<'a>, TargetError> {
-        // The ordinary request in one look: what it has is a path, and nothing that has to be found in it.
-        if text.starts_with('/') && method != Method::Connect && !words::any(text.as_bytes(), is_notable) {
-            return Ok(Target::Origin { path: text, query: None });
-        }
-        Target::parse_any(method, text)
-    }
-
-    /// The same for what takes more than one look.
-    #[inline(never)]
-    fn parse_any(method: Method, text: &'a str) -> Result<Target<'a>, TargetError> {
         if text.is_empty() {
             return Err(TargetError::Empty);
         }
@@ -131,13 +119,6 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Whether there may be a query, or something that no target holds.
-#[inline]
-fn is_notable(word: u64) -> bool {
-    words::below(word, b'#' + 1) | words::equal(word, b'?') | words::behind_visible(word) != 0
-}
-
-#[inline(never)]
 fn check_characters(text: &[u8]) -> Result<(), TargetError> {
     for &byte in text {
         if !byte.is_ascii_graphic() {

@@ -1,63 +1,12 @@
-//! Bytes looked at eight at a time, for what every request goes through: its target, its path, its names and values.
-//!
-//! A test for bytes is a function from a word of eight to marks: not 0 where one of them is what is looked for. Marks
-//! of single bytes may be wrong above the first that is right, so all that they say is whether there is any.
+//! Bytes looked at eight or sixteen at a time, for what every request goes through: its target, its names and values.
 
-const ONES: u64 = u64::from_ne_bytes([1; 8]);
-const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
-
-/// What fills up a word that is not full: no test marks it.
-const FILL: u64 = all(b'a');
+const ONES: u64 = all(1);
+const HIGHS: u64 = all(0x80);
 
 /// Eight times this byte.
 #[inline]
-pub const fn all(byte: u8) -> u64 {
+const fn all(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
-}
-
-/// Marks bytes that are 0.
-#[inline]
-pub const fn zero(word: u64) -> u64 {
-    word.wrapping_sub(ONES) & !word & HIGHS
-}
-
-/// Marks bytes that are this one.
-#[inline]
-pub const fn equal(word: u64, byte: u8) -> u64 {
-    zero(word ^ all(byte))
-}
-
-/// Marks bytes below a bound of at most 128.
-#[inline]
-pub const fn below(word: u64, bound: u8) -> u64 {
-    word.wrapping_sub(all(bound)) & !word & HIGHS
-}
-
-/// Marks what comes behind the last visible byte of ASCII.
-#[inline]
-pub const fn behind_visible(word: u64) -> u64 {
-    (word.wrapping_add(ONES) | word) & HIGHS
-}
-
-/// Marks what is neither a letter of ASCII nor a hyphen: all but the rarest bytes of field names.
-#[inline]
-pub const fn beside_letters(word: u64) -> u64 {
-    let rest = word & !HIGHS;
-    (!letters(rest) & other_than(rest, b'-') | word) & HIGHS
-}
-
-/// Marks what is neither a letter or digit of ASCII nor a hyphen or dot: all but the rarest bytes of host names.
-#[inline]
-pub const fn beside_host_name(word: u64) -> u64 {
-    let rest = word & !HIGHS;
-    let digits = between(rest, b'0', b'9');
-    (!letters(rest) & !digits & other_than(rest, b'-') & other_than(rest, b'.') | word) & HIGHS
-}
-
-/// Marks letters in a word of nothing but ASCII. Beside the marks, other bits are set.
-#[inline]
-const fn letters(word: u64) -> u64 {
-    between(word | all(b' '), b'a', b'z')
 }
 
 /// Marks bytes between two, both included, in a word of nothing but ASCII. Beside the marks, other bits are set.
@@ -66,19 +15,13 @@ const fn between(word: u64, first: u8, last: u8) -> u64 {
     word.wrapping_add(all(0x80 - first)) & !word.wrapping_add(all(0x7f - last))
 }
 
-/// Marks bytes that are not this one in a word of nothing but ASCII. Beside the marks, other bits are set.
+/// Marks control bytes of ASCII, tabs among them. May mark a `~` behind a byte 0xff, and bytes above the first that is marked.
 #[inline]
-const fn other_than(word: u64, byte: u8) -> u64 {
-    (word ^ all(byte)).wrapping_add(all(0x7f))
+const fn controls(word: u64) -> u64 {
+    (word.wrapping_sub(all(b' ')) | word.wrapping_add(ONES)) & !word & HIGHS
 }
 
-/// Whether there are control bytes of ASCII, tabs among them.
-#[inline]
-const fn control(word: u64) -> bool {
-    equal(word, 0x7f) | below(word, 0x20) != 0
-}
-
-/// The same with small letters of ASCII for large ones.
+/// A word with small letters of ASCII for large ones.
 #[inline]
 const fn small(word: u64) -> u64 {
     let large = between(word & !HIGHS, b'A', b'Z');
@@ -111,47 +54,57 @@ fn both_ends(bytes: &[u8]) -> Option<u64> {
     Some(u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last)))
 }
 
-/// Calls `test` with words, in order, that together hold all of `bytes`, each byte at the place of its significance
-/// (the first is the least); the last two may overlap. `true` where it says so of any.
-#[inline]
-pub fn any(bytes: &[u8], mut test: impl FnMut(u64) -> bool) -> bool {
-    let Some(last) = bytes.last_chunk::<8>() else { return !bytes.is_empty() && test(short(bytes)) };
-    let (words, rest) = bytes.as_chunks::<8>();
-    words.iter().any(|word| test(u64::from_le_bytes(*word)))
-        || (!rest.is_empty() && test(u64::from_le_bytes(*last)))
-}
-
-/// Whether there are control bytes of ASCII, tabs among them. Where there are enough bytes, sixteen are looked at at once, in a
-/// form that compilers make a few instructions of.
+/// Whether there is a control byte of ASCII, a tab among them, or perhaps a `~` behind a byte 0xff: who is told so looks again.
+/// Where there are enough bytes, sixteen are looked at at once, in a form that compilers make a few instructions of.
 #[inline]
 pub fn has_control(bytes: &[u8]) -> bool {
     let is_marked =
         |block: &[u8; 16]| block.iter().fold(false, |any, byte| any | (*byte < 0x20) | (*byte == 0x7f));
     match bytes.last_chunk() {
         Some(last) => bytes.as_chunks().0.iter().any(is_marked) || is_marked(last),
-        None => any(bytes, control),
+        None => before_control(bytes) < bytes.len(),
     }
 }
 
-/// How many bytes stand in front of the first that `marks` marks; all of them where it marks none.
+/// How many bytes stand in front of the first control byte of ASCII, a tab among them, or of a `~` behind a byte 0xff; all of
+/// them where there is none.
 #[inline]
-pub fn find(bytes: &[u8], marks: impl Fn(u64) -> u64) -> usize {
-    // The least mark is that of the first byte, and no wrong one.
+pub fn before_control(bytes: &[u8]) -> usize {
+    // The least mark is that of the first byte.
     let first = |marks: u64| (marks.trailing_zeros() / 8) as usize;
-    let Some(last) = bytes.last_chunk::<8>() else { return first(marks(short(bytes))).min(bytes.len()) };
+    let Some(last) = bytes.last_chunk::<8>() else { return first(controls(short(bytes))).min(bytes.len()) };
     for (at, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
-        match marks(u64::from_le_bytes(*word)) {
+        match controls(u64::from_le_bytes(*word)) {
             0 => {}
             marked => return 8 * at + first(marked),
         }
     }
-    bytes.len() - 8 + first(marks(u64::from_le_bytes(*last)))
+    bytes.len() - 8 + first(controls(u64::from_le_bytes(*last)))
 }
 
-/// A word that is not full.
+/// A word that is not full, filled up with letters.
 #[inline(never)]
 fn short(bytes: &[u8]) -> u64 {
-    bytes.iter().rfold(FILL, |word, byte| word << 8 | u64::from(*byte))
+    bytes.iter().rfold(all(b'a'), |word, byte| word << 8 | u64::from(*byte))
+}
+
+/// How many bytes stand in front of the first that is marked, looked at sixteen at a time. Those that fill no sixteen are left
+/// out: they count as marked. For tests of a few comparisons without branches, which compilers carry out in vector registers.
+#[inline(always)]
+pub fn find_16(bytes: &[u8], is_marked: impl Fn(u8) -> bool) -> usize {
+    let mut len = 0;
+    for chunk in bytes.as_chunks::<16>().0 {
+        let mut marks = [0; 16];
+        for (mark, byte) in marks.iter_mut().zip(chunk) {
+            *mark = if is_marked(*byte) { u8::MAX } else { 0 };
+        }
+        let first = (u128::from_le_bytes(marks).trailing_zeros() / 8) as usize;
+        len += first;
+        if first < 16 {
+            break;
+        }
+    }
+    len
 }
 
 #[cfg(test)]
@@ -159,40 +112,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_is_seen_wherever_it_is() {
+    fn every_control_byte_is_found_wherever_it_is() {
         for len in 1..40 {
             for at in 0..len {
                 for byte in 0..=255u8 {
                     let mut bytes = vec![b'x'; len];
                     bytes[at] = byte;
-                    let bad = any(&bytes, |word| below(word, 0x21) | behind_visible(word) != 0);
-                    assert_eq!(bad, !byte.is_ascii_graphic(), "{byte:#x} at {at} of {len}");
-                    assert_eq!(any(&bytes, |word| zero(word) != 0), byte == 0, "{byte:#x} at {at} of {len}");
-                    assert_eq!(any(&bytes, |word| equal(word, b'?') != 0), byte == b'?');
+                    let expected = if byte.is_ascii_control() { at } else { len };
+                    assert_eq!(before_control(&bytes), expected, "{byte:#x} at {at} of {len}");
                     assert_eq!(has_control(&bytes), byte.is_ascii_control(), "{byte:#x} at {at} of {len}");
-                    let is_letter = byte.is_ascii_alphabetic() || byte == b'-';
-                    let letters = find(&bytes, beside_letters);
-                    assert_eq!(letters, if is_letter { len } else { at }, "{byte:#x} at {at} of {len}");
-                    let is_of_host = is_letter || byte.is_ascii_digit() || byte == b'.';
-                    let host = find(&bytes, beside_host_name);
-                    assert_eq!(host, if is_of_host { len } else { at }, "{byte:#x} at {at} of {len}");
                 }
             }
         }
-        assert!(!any(b"", |_| true) && !has_control(b""));
+        assert_eq!(before_control(b""), 0);
+        assert!(!has_control(b""));
     }
 
     #[test]
-    fn the_first_byte_is_found() {
-        for len in 0..40 {
-            let bytes = vec![b'x'; len];
-            assert_eq!(find(&bytes, |word| equal(word, b'!')), len);
+    fn every_neighbour_is_seen() {
+        for first in 0..=255u8 {
+            for second in 0..=255u8 {
+                let bytes = [b'x', first, second, b'x', b'x', b'x', b'x', b'x', b'x'];
+                let is_marked_wrongly = (first, second) == (0xff, b'~');
+                let control = bytes.iter().position(u8::is_ascii_control);
+                let expected = control.or(is_marked_wrongly.then_some(2)).unwrap_or(bytes.len());
+                assert_eq!(before_control(&bytes), expected, "{first:#x} {second:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_of_many_is_found_in_all_that_fills_sixteen() {
+        for len in 0..70 {
+            let full = len / 16 * 16;
+            assert_eq!(find_16(&vec![b'x'; len], |byte| byte == b'!'), full);
             for first in 0..len {
                 for second in first..len {
-                    let mut bytes = bytes.clone();
-                    (bytes[second], bytes[first]) = (b' ', b'!');
-                    let found = find(&bytes, |word| below(word, 0x22) | behind_visible(word));
-                    assert_eq!(found, first, "{first} and {second} of {len}");
+                    let mut bytes = vec![b'x'; len];
+                    (bytes[second], bytes[first]) = (0xff, b'!');
+                    let found = find_16(&bytes, |byte| (byte == b'!') | (byte == 0xff));
+                    assert_eq!(found, first.min(full), "{first} and {second} of {len}");
                 }
             }
         }
@@ -217,20 +176,6 @@ mod tests {
                         );
                     }
                 }
-            }
-        }
-    }
-
-    #[test]
-    fn every_neighbour_is_seen() {
-        for first in 0..=255u8 {
-            for second in 0..=255u8 {
-                let bytes = [b'x', first, second, b'x', b'x', b'x', b'x', b'x', b'x'];
-                let expected = bytes.iter().any(|byte| !byte.is_ascii_graphic());
-                let found = any(&bytes, |word| below(word, 0x21) | behind_visible(word) != 0);
-                assert_eq!(found, expected, "{first:#x} {second:#x}");
-                let expected = bytes.contains(&b'?');
-                assert_eq!(any(&bytes, |word| equal(word, b'?') != 0), expected, "{first:#x} {second:#x}");
             }
         }
     }

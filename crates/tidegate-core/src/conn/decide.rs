@@ -30,7 +30,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::RequestLimits;
-use tidegate_http::path::PathError;
+use tidegate_http::path::{PathError, split_normal};
 use tidegate_http::{Fields, Method, Status, Target, Version};
 use tidegate_io::socket::Peer;
 use tidegate_stats::series::SeriesId;
@@ -388,7 +388,11 @@ impl Connection {
         if is_too_large {
             stats.parse_errors.add(ParseError::BodyTooLarge, 1);
         }
-        let (raw_path, query) = path_and_query(head.method, head.target)?;
+        let normal = split_normal(head.target).filter(|_| head.method != Method::Connect);
+        let (raw_path, query) = match normal {
+            Some(split) => split,
+            None => path_and_query(head.method, head.target)?,
+        };
         let request = (head.method_token, head.target, head.authority);
         let Some(site) = site else {
             let why = "no site answers on this listener";
@@ -418,6 +422,7 @@ impl Connection {
         }
         let refused = |error: PathError| answer::without_path(request, remote.client, error.status(), error);
         let (path, has_encoded_slash, route) = match path {
+            PathState::Raw(_) if normal.is_some() => (raw_path.as_bytes(), false, None),
             PathState::Raw(buffer) => {
                 let (path, has_encoded_slash) = site.path_of(raw_path, buffer).map_err(refused)?;
                 (path, has_encoded_slash, None)
@@ -436,7 +441,7 @@ impl Connection {
     }
 
     /// The site asks other things of its clients than the one that this connection was made to.
-    #[inline]
+    #[inline(always)] // without TLS it is a look at nothing
     fn is_misdirected(&self, engine: &Engine, authority: &str) -> bool {
         let handshake = self.transport.handshake();
         handshake.is_some_and(|made| !engine.admits_on(made, engine.place_of(self.listener), authority))
@@ -469,7 +474,7 @@ impl Connection {
 }
 
 /// Path and query of a target, as sent (RFC 9112 section 3.2). The codec has settled which authority counts.
-#[inline(always)]
+#[inline(never)]
 fn path_and_query(method: Method, target: &str) -> Result<(&str, Option<&str>), Rejected> {
     match Target::parse(method, target) {
         Ok(Target::Asterisk) => Err(answer::options_of_the_server().into()),

@@ -19,6 +19,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
+use tidegate_io::pipe::Pipe;
 use tidegate_io::shared_bytes::SharedPiece;
 use tidegate_stats::Elapsed;
 use tidegate_stats::series::Phase;
@@ -40,13 +41,10 @@ pub(super) struct Output<F> {
     /// Trailers may come behind the last of them.
     pub(super) has_trailers: bool,
     pub(super) framing: F,
-    /// How fast it is sent; `None`: as fast as the client takes it.
-    pub(super) pace: Option<Box<Pace>>,
+    pub(super) extras: Option<Box<Extras>>,
     has_begun: bool,
     /// Content that has come where an end might have, and for which there was no room.
     early_byte: Option<u8>,
-    /// Takes what the client sends, where the response opens a tunnel; until the request does.
-    tunnel: Option<BodySink>,
     /// Bytes of the head, and of what frames content where that counts as sent: no content.
     overhead: u32,
     /// Bytes of head and content that have left the source.
@@ -54,8 +52,32 @@ pub(super) struct Output<F> {
     /// A file could not be read as far as was announced.
     pub(super) is_cut: bool,
     timing: Timing,
+}
+
+/// What few responses have, in a box: each download under way has room for the rest.
+#[derive(Default)]
+pub(super) struct Extras {
+    /// How fast it is sent; `None`: as fast as the client takes it.
+    pace: Option<Box<Pace>>,
+    /// Takes what the client sends, where the response opens a tunnel; until the request does.
+    tunnel: Option<BodySink>,
     /// For a log that shows fields of responses.
-    pub(super) fields: Option<Box<FieldLines>>,
+    fields: Option<FieldLines>,
+    /// HTTP/1: content on its way from socket to socket.
+    pub(super) pipe: Option<Pipe>,
+}
+
+impl Extras {
+    /// Whether its pace is not the client's.
+    pub(super) fn is_paced(&self) -> bool {
+        self.pace.is_some()
+    }
+
+    /// Bytes of memory that it holds, itself included.
+    fn held(&self) -> usize {
+        let pace = self.pace.as_ref().map_or(0, |pace| pace.held());
+        size_of::<Extras>() + pace + self.fields.as_ref().map_or(0, FieldLines::capacity)
+    }
 }
 
 /// What is timed of a response.
@@ -167,15 +189,13 @@ impl<F: Default> Output<F> {
             left: None,
             has_trailers: false,
             framing: F::default(),
-            pace: None,
+            extras: None,
             has_begun: false,
             early_byte: None,
-            tunnel: None,
             overhead: 0,
             sent: 0,
             is_cut: false,
             timing: Timing::Whole,
-            fields: None,
         }
     }
 
@@ -213,7 +233,7 @@ impl<F> Output<F> {
             Body::Parts(parts) => Source::Pieces(Pieces::of(parts)),
             Body::Stream { stream, .. } => Source::Stream(stream),
             Body::Tunnel { stream, sink } => {
-                self.tunnel = Some(sink);
+                self.expect_tunnel(Some(sink));
                 Source::Stream(stream)
             }
         };
@@ -228,47 +248,81 @@ impl<F> Output<F> {
             Source::Made(response) => response.held(),
             Source::None => 0,
         };
-        let pace = self.pace.as_ref().map_or(0, |pace| pace.held());
-        source + pace + self.fields.as_ref().map_or(0, |fields| size_of::<FieldLines>() + fields.capacity())
+        source + self.extras.as_ref().map_or(0, |extras| extras.held())
+    }
+
+    /// How fast it is sent, where that is not as fast as the client takes it.
+    #[inline]
+    pub(super) fn pace(&self) -> Option<&Pace> {
+        self.extras.as_ref()?.pace.as_deref()
+    }
+
+    #[inline]
+    fn pace_mut(&mut self) -> Option<&mut Pace> {
+        self.extras.as_mut()?.pace.as_deref_mut()
+    }
+
+    /// Sent as fast as this, from here on.
+    #[inline]
+    pub(super) fn keep_pace(&mut self, pace: Option<Box<Pace>>) {
+        if pace.is_some() {
+            self.extras.get_or_insert_default().pace = pace;
+        }
+    }
+
+    /// Nothing is on its way from socket to socket.
+    pub(super) fn give_up_pipe(&mut self) {
+        if let Some(extras) = &mut self.extras {
+            extras.pipe = None;
+        }
+    }
+
+    /// With the fields of its head, for a log that shows some.
+    #[inline]
+    pub(super) fn show_fields(&mut self, fields: Option<FieldLines>) {
+        if fields.is_some() {
+            self.extras.get_or_insert_default().fields = fields;
+        }
     }
 
     /// How many bytes of content may be sent now; the waker is woken when it may be more.
     #[inline]
     pub(super) fn poll_pace(&mut self, waker: &Waker) -> Poll<u64> {
-        match &mut self.pace {
+        let left = self.left;
+        match self.pace_mut() {
             None => Poll::Ready(u64::MAX),
-            Some(pace) => pace.poll(self.left, &mut Context::from_waker(waker)),
+            Some(pace) => pace.poll(left, &mut Context::from_waker(waker)),
         }
     }
 
     /// How fast the kernel is to send it, where it is to be told.
     pub(super) fn spread(&mut self) -> Option<u64> {
-        self.pace.as_mut().and_then(|pace| pace.spread())
+        self.pace_mut().and_then(Pace::spread)
     }
 
     /// Whether the kernel was told so, and is to be let go.
     pub(super) fn ends_spreading(&mut self) -> bool {
-        self.pace.as_mut().is_some_and(|pace| pace.ends_spreading())
+        self.pace_mut().is_some_and(Pace::ends_spreading)
     }
 
     /// So many bytes of it have been sent.
     #[inline]
     pub(super) fn spend(&mut self, bytes: u64) {
-        if let Some(pace) = &mut self.pace {
+        if let Some(pace) = self.pace_mut() {
             pace.spend(bytes);
         }
     }
 
     /// Something else than its part of a bandwidth is waited for.
     pub(super) fn interrupt(&mut self) {
-        if let Some(pace) = &mut self.pace {
+        if let Some(pace) = self.pace_mut() {
             pace.interrupt();
         }
     }
 
     /// Whether it waits for its part of a bandwidth, and not for the client.
     pub(super) fn is_held_up(&self) -> bool {
-        self.pace.as_ref().is_some_and(|pace| pace.is_waiting())
+        self.pace().is_some_and(Pace::is_waiting)
     }
 
     /// What is being done for it, in a word.
@@ -337,12 +391,14 @@ impl<F> Output<F> {
 
     /// With what takes the bytes of the client, where the body does not say it.
     pub(super) fn expect_tunnel(&mut self, tunnel: Option<BodySink>) {
-        self.tunnel = tunnel;
+        if tunnel.is_some() {
+            self.extras.get_or_insert_default().tunnel = tunnel;
+        }
     }
 
     /// What takes the bytes of the client from now on.
     pub(super) fn take_tunnel(&mut self) -> Option<BodySink> {
-        self.tunnel.take()
+        self.extras.as_mut()?.tunnel.take()
     }
 
     /// The client is gone before it was answered.
@@ -383,7 +439,7 @@ impl<F> Output<F> {
                 overhead: self.overhead.into(),
                 is_cut: self.is_cut,
                 timing: self.timing,
-                fields: self.fields.as_deref(),
+                fields: self.extras.as_ref().and_then(|extras| extras.fields.as_ref()),
             },
         );
     }
@@ -399,7 +455,8 @@ impl<F> Output<F> {
     ) -> io::Result<Step> {
         let may_end = self.may_end();
         let Source::Stream(source) = &mut self.source else { return Ok(Step::Ended) };
-        let paced = self.pace.as_ref().map_or(u64::MAX, |pace| pace.allowance());
+        let paced = self.extras.as_ref().and_then(|extras| extras.pace.as_ref());
+        let paced = paced.map_or(u64::MAX, |pace| pace.allowance());
         let room = framer.room().min(buffer.len().saturating_sub(FRONT + BACK));
         let room = usize::try_from(paced).map_or(room, |paced| room.min(paced));
         if let Some(byte) = self.early_byte.filter(|_| room > 0) {
@@ -495,11 +552,6 @@ impl Pieces {
     /// Whether bytes are left that are made for this response.
     pub(super) fn is_at_bytes(&self) -> bool {
         matches!(self.now, Some(Piece::Bytes(..)))
-    }
-
-    /// Whether the next bytes are in memory that this process holds.
-    pub(super) fn is_at_hand(&self) -> bool {
-        !self.is_at_file()
     }
 
     /// Bytes of memory that it holds; of a message what falls to each of those that share it. The cache is one of them until

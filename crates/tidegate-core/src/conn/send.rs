@@ -22,7 +22,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use tidegate_http::{FieldLines, Status, Version};
 use tidegate_io::clock::{monotonic_ns, wall};
-use tidegate_io::pipe::Pipe;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::Elapsed;
 use tidegate_stats::series::{AnswerKey, Answered, SampledRequest, SeriesId};
@@ -61,8 +60,6 @@ pub(super) struct Framing {
     pub(super) keeps_head: bool,
     /// It was asked for in this turn already, and has to be waited for: whatever wakes it runs the connection again.
     pub(super) was_asked: bool,
-    /// Content on its way from socket to socket.
-    pub(super) pipe: Option<Pipe>,
 }
 
 /// A message that has been begun.
@@ -227,14 +224,14 @@ impl Connection {
         is_last: bool,
         pace: Option<Box<Pace>>,
     ) -> Result<Output, Broken> {
-        let fields = cx.log.shows_responses().then(|| Box::new(response.head.lines().clone()));
+        let fields = cx.log.shows_responses().then(|| response.head.lines().clone());
         let mut started = self.start_plain(cx, response, request, is_last, pace);
         match &mut started {
             Ok(output) => {
-                output.fields = fields;
+                output.show_fields(fields);
                 output.time_first_byte(cx, request);
             }
-            Err(broken) => broken.output.fields = fields,
+            Err(broken) => broken.output.show_fields(fields),
         }
         started
     }
@@ -406,14 +403,14 @@ impl Connection {
         response.head.recycle();
         output.sent = (self.batch.len() - begin) as u64;
         if pace.is_some() {
-            output.pace = pace;
+            output.keep_pace(pace);
             output.spend(output.sent);
         }
         match &output.source {
             Source::None if self.batch.len() < BATCH_MAX => {}
             Source::None => self.flush_batch()?,
             // Its content may have to wait for its turn.
-            _ if output.pace.is_some() => self.flush_batch()?,
+            _ if output.pace().is_some() => self.flush_batch()?,
             // The head waits for the first chunk, and they leave together.
             Source::Stream(_) => {
                 output.framing.keeps_head = self.held.is_empty();
@@ -562,7 +559,7 @@ impl Connection {
         let progress = match &mut output {
             None => Ok(Progress::Done),
             Some(stream @ Output { source: Source::Stream(_), .. }) => self.pull(key, stream),
-            Some(paced) if paced.pace.is_some() => self.advance_paced(paced, key),
+            Some(paced) if paced.pace().is_some() => self.advance_paced(paced, key),
             Some(rest) => self.advance(rest, Some(key)),
         };
         self.put_back(output);

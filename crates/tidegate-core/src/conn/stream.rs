@@ -82,7 +82,7 @@ impl Connection {
     /// Pulls a stream through the lent buffer; chunk framing is written around the bytes in place.
     pub(super) fn pull(&mut self, key: Key, output: &mut Output) -> io::Result<Progress> {
         let progress = self.move_on(key, output)?;
-        if output.pace.is_some() && !output.is_held_up() && progress != Progress::Again {
+        if output.pace().is_some() && !output.is_held_up() && progress != Progress::Again {
             output.interrupt();
         }
         if (progress == Progress::Blocked || output.is_held_up())
@@ -161,7 +161,8 @@ impl Connection {
     fn splice(&mut self, cx: &mut Context<'_>, output: &mut Output) -> io::Result<Option<Progress>> {
         let begin = output.sent;
         loop {
-            if let Some(pipe) = output.framing.pipe.as_mut().filter(|pipe| pipe.held() > 0) {
+            let pipe = output.extras.as_mut().and_then(|extras| extras.pipe.as_mut());
+            if let Some(pipe) = pipe.filter(|pipe| pipe.held() > 0) {
                 if !self.send_held(true)? {
                     return Ok(Some(Progress::Blocked));
                 }
@@ -194,16 +195,18 @@ impl Connection {
         let (Some(left), Some(source)) =
             (output.left.as_mut().filter(|_| !output.framing.is_chunked), source.splice())
         else {
-            output.framing.pipe = None;
+            output.give_up_pipe();
             return Ok(None);
         };
-        if self.transport.bare().is_none() || output.pace.is_some() {
+        let extras = &mut output.extras;
+        if self.transport.bare().is_none() || extras.as_ref().is_some_and(|extras| extras.is_paced()) {
             return Ok(None);
         }
-        let Some(pipe) = output.framing.pipe.take().or_else(Pipe::lend) else { return Ok(None) };
-        match source.poll_splice(cx, output.framing.pipe.insert(pipe)) {
+        let pipe = extras.as_mut().and_then(|extras| extras.pipe.take());
+        let Some(pipe) = pipe.or_else(Pipe::lend) else { return Ok(None) };
+        match source.poll_splice(cx, extras.get_or_insert_default().pipe.insert(pipe)) {
             Poll::Pending => {
-                output.framing.pipe = None; // nobody waits with one
+                output.give_up_pipe(); // nobody waits with one
                 Ok(Some(Progress::Waiting))
             }
             Poll::Ready(Err(error)) => Err(error),

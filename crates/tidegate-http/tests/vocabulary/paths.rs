@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tidegate_http::path::{
     PathError, behind_prefix, both_readings, encode_path, has_encoded_slash, is_reachable, normalise,
-    without_dot_segments,
+    split_normal, without_dot_segments,
 };
 use tidegate_http::{Method, Status, Target};
 
@@ -152,6 +152,20 @@ proptest! {
             prop_assert_eq!(target, Ok(Target::Origin { path: &encoded[..], query: None }));
             let mut again = Vec::new();
             prop_assert_eq!(normalise(&encoded, &mut again), Ok(path));
+        }
+    }
+
+    /// One look at a target says what its parser and [`normalise`] say.
+    #[test]
+    fn a_target_that_is_split_at_once_is_read_the_same(text in "/?(\\.|/|%2e|[ab]|[a-z]{9}|\\?|!|~){0,12}") {
+        let mut scratch = Vec::new();
+        if let Some((path, query)) = split_normal(&text) {
+            prop_assert_eq!(Target::parse(Method::Get, &text), Ok(Target::Origin { path, query }));
+            prop_assert_eq!(normalise(path, &mut scratch), Ok(path.as_bytes()));
+        } else {
+            let path = text.split('?').next().unwrap_or_default();
+            let is_as_it_is = normalise(path, &mut scratch) == Ok(path.as_bytes());
+            prop_assert!(!is_as_it_is || path.contains("/.") || path.contains('!'), "{}", text);
         }
     }
 

@@ -28,11 +28,11 @@ impl Wishes {
     pub fn of(fields: Fields<'_>) -> Wishes {
         let mut wishes = Wishes::default();
         for field in fields.iter() {
-            let name = field.name;
+            let name = field.name.as_bytes();
             match name.len() {
-                5 => wishes.range |= name.eq_ignore_ascii_case("range"),
-                8 | 13 | 17 | 19 => wishes.conditional |= name.as_bytes()[..3].eq_ignore_ascii_case(b"if-"),
-                15 => wishes.coding |= name.eq_ignore_ascii_case("accept-encoding"),
+                5 => wishes.range |= field.is("range"),
+                8 | 13 | 17 | 19 => wishes.conditional |= name[..3].eq_ignore_ascii_case(b"if-"),
+                15 => wishes.coding |= field.is("accept-encoding"),
                 _ => {}
             }
         }

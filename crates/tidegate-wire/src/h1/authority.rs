@@ -1,16 +1,15 @@
 //! `Host` and the authority of an absolute target: valid, and the same (RFC 3986 section 3.2, RFC 9112
 //! section 3.2).
 
-use super::bytes::is_reg_name;
+use super::bytes::{is_reg_name, reg_name_len};
 use std::net::Ipv6Addr;
-use tidegate_http::words;
 
 /// `uri-host [ ":" port ]` with a host that is not empty. No user information, no path. An IP literal is an
 /// IPv6 address in brackets; the form for future versions has never been used and is refused.
 #[inline]
 pub(crate) fn is_valid(authority: &[u8]) -> bool {
     // A name as most are, which ends with the authority or at its colon.
-    let at = words::find(authority, words::beside_host_name);
+    let at = reg_name_len(authority);
     if at == authority.len() { at > 0 } else { is_valid_from(authority, at) }
 }
 

@@ -50,9 +50,14 @@ pub(crate) fn is_token_all(bytes: &[u8]) -> bool {
 }
 
 /// Bytes of a token that stand at the beginning.
-#[inline]
 pub(crate) fn token_len(bytes: &[u8]) -> usize {
-    prefix_len(bytes, words::beside_letters, is_token)
+    class_len(bytes, TOKEN)
+}
+
+/// The same, up to a byte that is rare in tokens, and not those at the very end.
+#[inline(always)]
+pub(crate) fn plain_token_len(bytes: &[u8]) -> usize {
+    words::find_16(bytes, |byte| !(byte | b' ').is_ascii_lowercase() & (byte != b'-'))
 }
 
 /// A byte of a request target. RFC 3986 has fewer, but browsers send `\ ^ { | }` and the grave accent
@@ -66,11 +71,14 @@ pub(crate) fn is_target(b: u8) -> bool {
 /// Bytes of a request target that stand at the beginning.
 #[inline]
 pub(crate) fn target_len(bytes: &[u8]) -> usize {
-    let marks = |word| {
-        let angle_brackets = words::equal(word & words::all(!2), b'<');
-        words::below(word, b'#' + 1) | angle_brackets | words::behind_visible(word)
-    };
-    prefix_len(bytes, marks, is_target)
+    let plain = plain_target_len(bytes);
+    plain + bytes.get(plain..).map_or(0, |rest| class_len(rest, TARGET))
+}
+
+/// The same, up to a byte that is rare in targets, and not those at the very end.
+#[inline(always)]
+pub(crate) fn plain_target_len(bytes: &[u8]) -> usize {
+    words::find_16(bytes, |byte| (byte.wrapping_sub(b'$') > b'~' - b'$') | (byte & !2 == b'<'))
 }
 
 /// A byte of a field value: `field-vchar`, space, tab (RFC 9110 section 5.5).
@@ -80,22 +88,20 @@ pub(crate) fn is_value(b: u8) -> bool {
 }
 
 /// Bytes of a field value that stand at the beginning.
-#[inline]
 pub(crate) fn value_len(bytes: &[u8]) -> usize {
-    prefix_len(bytes, |word| words::below(word, b' ') | words::equal(word, 0x7f), is_value)
+    class_len(bytes, VALUE)
 }
 
-/// Bytes of a class that stand at the beginning. `marks` marks what is not of it, in words, and may mark a few that are, which
-/// are rare: from there on it is looked at byte by byte.
-#[inline(always)]
-fn prefix_len(bytes: &[u8], marks: impl Fn(u64) -> u64, is_of_it: impl Fn(u8) -> bool) -> usize {
-    let sure = words::find(bytes, marks);
-    match bytes.get(sure..) {
-        Some(rest @ [first, ..]) if is_of_it(*first) => {
-            sure + rest.iter().position(|byte| !is_of_it(*byte)).unwrap_or(rest.len())
-        }
-        _ => sure,
-    }
+/// The same, up to a byte that is rare in values.
+#[inline]
+pub(crate) fn plain_value_len(bytes: &[u8]) -> usize {
+    words::before_control(bytes)
+}
+
+/// Bytes of a class that stand at the beginning.
+#[inline(never)]
+fn class_len(bytes: &[u8], class: u8) -> usize {
+    bytes.iter().position(|byte| CLASS[usize::from(*byte)] & class == 0).unwrap_or(bytes.len())
 }
 
 /// What is ASCII, as text.
@@ -108,6 +114,12 @@ pub(crate) fn ascii(bytes: &[u8]) -> Option<&str> {
 #[inline]
 pub(crate) fn is_control(b: u8) -> bool {
     (b < b' ' && b != b'\t') || b == 0x7f
+}
+
+/// Bytes of a `reg-name` that stand at the beginning.
+#[inline]
+pub(crate) fn reg_name_len(bytes: &[u8]) -> usize {
+    class_len(bytes, REG_NAME)
 }
 
 /// `unreserved` or `sub-delims` of RFC 3986, what a `reg-name` consists of beside percent-encoded bytes.

@@ -93,6 +93,10 @@ impl<'b> Framing<'b> {
     }
 
     fn take_connection(&mut self, value: &[u8]) {
+        if value == b"keep-alive" {
+            self.keep_alive = true; // as browsers say it
+            return;
+        }
         for option in value.split(|b| *b == b',').map(trim) {
             match option.len() {
                 5 => self.close |= option.eq_ignore_ascii_case(b"close"),

@@ -185,7 +185,7 @@ fn tokens<'b>(
     limits: &HeadLimits,
     space: &mut FieldSpace<'b>,
 ) -> Option<(&'b str, &'b str, Version, &'b [u8])> {
-    let (method, rest) = Tokens(view).token(b" ")?;
+    let (method, rest) = Tokens(view).method()?;
     let (target, rest) = rest.target()?;
     let is_short = method.len() <= MAX_METHOD && target.len() <= limits.target_size;
     if !is_short || !has_form(method.as_bytes(), target.as_bytes()) {

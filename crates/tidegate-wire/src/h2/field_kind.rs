@@ -3,7 +3,8 @@
 //! Most fields of a request come as an index into a table; remembering makes each of them cost a look-up
 //! and a copy, and no check.
 
-use crate::h1::bytes::{is_token, is_value};
+use crate::h1::authority;
+use crate::h1::bytes::{is_token, is_token_all, is_value, target_len};
 
 /// The fields that mean something to the codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,6 +52,8 @@ pub struct Traits {
     pub kind: FieldKind,
     /// The value holds a control byte, or white space at an end (section 8.2.1).
     pub has_invalid_value: bool,
+    /// The value is a method, a path with what may stand behind it, or an authority, by a name that asks for one.
+    pub has_form: bool,
 }
 
 impl Traits {
@@ -63,15 +66,21 @@ impl Traits {
 
     /// Judges a name. Its value counts as valid until [`Traits::judge_value`] says otherwise.
     pub fn of_name(name: &[u8]) -> Traits {
-        Traits { kind: kind_of(name), has_invalid_value: false }
+        Traits { kind: kind_of(name), has_invalid_value: false, has_form: false }
     }
 
-    /// Looks for control bytes, and for white space at an end.
+    /// Looks for control bytes, for white space at an end, and for the form that the name asks for.
     #[inline]
     pub fn judge_value(&mut self, value: &[u8]) {
         let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
         self.has_invalid_value =
             is_blank(value.first()) || is_blank(value.last()) || !value.iter().all(|byte| is_value(*byte));
+        self.has_form = match self.kind {
+            FieldKind::Method => is_token_all(value),
+            FieldKind::Path => value.starts_with(b"/") && target_len(value) == value.len(),
+            FieldKind::Authority => authority::is_valid(value),
+            _ => false,
+        };
     }
 }
 

@@ -67,26 +67,26 @@ impl Connection {
 
     /// Whether HEADERS may come on this stream at all (section 5.1 and 5.1.1).
     fn check_opening(&self, id: u32) -> Result<(), ConnectionError> {
-        if self.streams.find(id).is_some() {
+        if self.opens(id) || self.streams.find(id).is_some() {
             return Ok(());
         }
-        let is_known = if self.is_server {
-            if id.is_multiple_of(2) {
-                return Err(ConnectionError::InvalidStreamNumber);
-            }
-            id <= self.last_peer
-        } else {
-            if id.is_multiple_of(2) || id >= self.next_own {
-                return Err(ConnectionError::OnIdleStream(FrameKind::HEADERS));
-            }
-            true
-        };
+        if self.is_server && id.is_multiple_of(2) {
+            return Err(ConnectionError::InvalidStreamNumber);
+        }
+        if !self.is_server && (id.is_multiple_of(2) || id >= self.next_own) {
+            return Err(ConnectionError::OnIdleStream(FrameKind::HEADERS));
+        }
         match self.streams.past(id) {
-            _ if !is_known => Ok(()),
             Past::Reset => Ok(()),
             Past::Ended => Err(ConnectionError::OnClosedStream(FrameKind::HEADERS)),
             Past::Unknown => Err(ConnectionError::InvalidStreamNumber),
         }
+    }
+
+    /// Whether HEADERS on this stream open it: no stream of the client's has had so high a number.
+    #[inline]
+    fn opens(&self, id: u32) -> bool {
+        self.is_server && id > self.last_peer && !id.is_multiple_of(2)
     }
 
     /// A complete field block. It is decoded whatever becomes of the stream: the tables must stay alike.
@@ -99,8 +99,8 @@ impl Connection {
         section: &mut Section,
         out: &mut Vec<u8>,
     ) -> Outcome {
-        let known = self.streams.find(id);
-        let is_new = self.is_server && id > self.last_peer;
+        let is_new = self.opens(id);
+        let known = if is_new { None } else { self.streams.find(id) };
         let (purpose, refusal) = match known.and_then(|key| self.streams.get(key)) {
             Some(stream) if stream.is_remote_closed => (Purpose::Ignored, Some(StreamError::Closed)),
             Some(stream) if stream.has_head => (Purpose::Trailers, None),

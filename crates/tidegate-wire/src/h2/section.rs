@@ -9,7 +9,7 @@ use super::field_kind::{FieldKind, Traits};
 use super::hpack::FIELD_OVERHEAD;
 use super::priority::Priority;
 use crate::h1::authority;
-use crate::h1::bytes::{ascii, is_token_all, target_len};
+use crate::h1::bytes::{ascii, is_token_all};
 use crate::h1::framing::content_length;
 use crate::h1::trailers::FORBIDDEN;
 use crate::h1::{FieldSpace, HeadLimits, MAX_FIELDS, MAX_METHOD};
@@ -43,6 +43,8 @@ pub struct Section {
     pub(super) scratch: Vec<u8>,
     /// Where in `values`: method, scheme, authority, path, protocol, status.
     pseudo: [Option<Range>; 6],
+    /// Which of them have the form that their names ask for.
+    has_form: [bool; 6],
     /// Where those values end, which come first.
     pseudo_end: usize,
     host: Option<Range>,
@@ -196,7 +198,8 @@ impl Section {
         self.values.clear();
         self.spans.clear();
         self.cookie.clear();
-        (self.pseudo, self.pseudo_end, self.host) = ([None; 6], 0, None);
+        (self.pseudo, self.has_form) = ([None; 6], [false; 6]);
+        (self.pseudo_end, self.host) = (0, None);
         (self.fault, self.refusal, self.size) = (None, None, 0);
         self.is_behind_pseudo = false;
         (self.content_length, self.expects_continue, self.priority, self.status) = (None, false, None, 0);
@@ -254,12 +257,12 @@ impl Section {
             | FieldKind::ContentLength
             | FieldKind::Expect
             | FieldKind::Priority => {}
-            FieldKind::Method => return self.take_pseudo(METHOD, value),
-            FieldKind::Scheme => return self.take_pseudo(SCHEME, value),
-            FieldKind::Authority => return self.take_pseudo(AUTHORITY, value),
-            FieldKind::Path => return self.take_pseudo(PATH, value),
-            FieldKind::Protocol => return self.take_pseudo(PROTOCOL, value),
-            FieldKind::Status => return self.take_pseudo(STATUS, value),
+            FieldKind::Method => return self.take_pseudo(METHOD, value, traits),
+            FieldKind::Scheme => return self.take_pseudo(SCHEME, value, traits),
+            FieldKind::Authority => return self.take_pseudo(AUTHORITY, value, traits),
+            FieldKind::Path => return self.take_pseudo(PATH, value, traits),
+            FieldKind::Protocol => return self.take_pseudo(PROTOCOL, value, traits),
+            FieldKind::Status => return self.take_pseudo(STATUS, value, traits),
         }
         if !is_head && FORBIDDEN.iter().any(|forbidden| name == forbidden.as_bytes()) {
             return Err(Malformed::ForbiddenTrailer);
@@ -272,7 +275,7 @@ impl Section {
         Ok(())
     }
 
-    fn take_pseudo(&mut self, which: usize, value: &[u8]) -> Result<(), Malformed> {
+    fn take_pseudo(&mut self, which: usize, value: &[u8], traits: Traits) -> Result<(), Malformed> {
         let belongs = match self.purpose {
             Purpose::Request { .. } => which != STATUS,
             Purpose::Response => which == STATUS,
@@ -292,6 +295,9 @@ impl Section {
         }
         let range = self.keep_value(value);
         self.pseudo_end = self.values.len();
+        if let Some(has_form) = self.has_form.get_mut(which) {
+            *has_form = traits.has_form;
+        }
         match self.pseudo.get_mut(which) {
             Some(slot @ None) => *slot = Some(range),
             _ => return Err(Malformed::RepeatedPseudo),
@@ -361,7 +367,7 @@ impl Section {
 
     fn finish_request(&mut self, allows_protocol: bool) -> Result<(), Malformed> {
         let method = self.pseudo_bytes(METHOD).ok_or(Malformed::MissingPseudo)?;
-        if method != b"GET" && !is_token_all(method) {
+        if !self.has_form[METHOD] {
             return Err(Malformed::Method);
         }
         let is_connect = method == b"CONNECT";
@@ -394,7 +400,7 @@ impl Section {
         };
         let path = self.pseudo_bytes(PATH).ok_or(Malformed::MissingPseudo)?;
         let suits = match path {
-            [b'/', ..] => target_len(path) == path.len(),
+            [b'/', ..] => self.has_form[PATH],
             b"*" => is_options,
             _ => false,
         };
@@ -404,7 +410,9 @@ impl Section {
         let host = self.host.map(|range| self.slice(range));
         let named = self.pseudo_bytes(AUTHORITY);
         let authority = named.or(host).ok_or(Malformed::MissingAuthority)?;
-        if !authority::is_valid(authority) {
+        let is_valid =
+            if named.is_some() { self.has_form[AUTHORITY] } else { authority::is_valid(authority) };
+        if !is_valid {
             return Err(Malformed::Authority);
         }
         if let (Some(named), Some(host)) = (named, host)

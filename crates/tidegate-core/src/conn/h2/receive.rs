@@ -128,12 +128,11 @@ impl Connection {
         let head = section.request(&mut space);
         // An extended CONNECT is an upgrade in other words (RFC 8441 section 4).
         let protocol = head.protocol;
-        let (method, method_token) = match protocol {
-            Some(_) => (Method::Get, "GET"),
-            None => (Method::from_token(head.method), head.method),
-        };
+        let sent = Method::from_token(head.method);
+        let (method, method_token) =
+            if protocol.is_some() { (Method::Get, "GET") } else { (sent, head.method) };
         let request = Request {
-            kind: kind_of(Method::from_token(head.method), Version::Http2),
+            kind: kind_of(sent, Version::Http2),
             version: Version::Http2,
             expects_continue: head.expects_continue && !is_end,
             is_upgrade: protocol.is_some(),

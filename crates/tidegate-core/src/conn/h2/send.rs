@@ -150,29 +150,44 @@ impl Connection {
         Http2Framer { wire: &mut h2.wire, stream }.head(&parts, !has_content, &mut h2.batch);
         let head = h2.batch.len() - begin;
         let mut output = Output::begun(status, head, head);
-        output.fields = cx.log.shows_responses().then(|| Box::new(response.head.lines().clone()));
+        output.show_fields(cx.log.shows_responses().then(|| response.head.lines().clone()));
         output.expect_tunnel(tunnel);
         output.note_author(response.author);
         response.head.recycle();
-        output.pace = pace;
+        output.keep_pace(pace);
         output.spend(head as u64);
         if !has_content {
             return output;
         }
+        // The common case: one frame, and the stream is done.
+        let whole = match &response.body {
+            _ if output.pace().is_some() => None,
+            Body::Bytes(bytes) => self.send_whole(h2, stream, bytes),
+            Body::Prebuilt(message) => self.send_whole(h2, stream, message.encoded().body()),
+            Body::Shared(piece) => piece.whole().and_then(|bytes| self.send_whole(h2, stream, bytes)),
+            _ => None,
+        };
+        if let Some(count) = whole {
+            output.sent += count as u64;
+            return output;
+        }
         output.take_body(response.body);
-        let is_small =
-            output.left.is_some_and(|left| left <= FRAME as u64 && left <= h2.wire.room(stream) as u64);
-        let is_at_hand = matches!(&output.source, Source::Pieces(pieces) if pieces.is_at_hand());
-        if is_small && is_at_hand && output.pace.is_none() && h2.batch.len() < BATCH_MAX && !self.is_stuck() {
-            // The common case: one frame, and the stream is done.
-            output.advance(h2, stream, None);
-        }
-        if !output.is_complete() {
-            output.time_first_byte(cx, request);
-            h2.wire.set_may_end(stream, output.may_end());
-            h2.wire.set_ready(stream, true);
-        }
+        output.time_first_byte(cx, request);
+        h2.wire.set_may_end(stream, output.may_end());
+        h2.wire.set_ready(stream, true);
         output
+    }
+
+    /// All content of a response, where it is small and may be sent at once. Returns how much that was.
+    #[inline]
+    fn send_whole(&self, h2: &mut Http2, stream: StreamKey, bytes: &[u8]) -> Option<usize> {
+        if bytes.len() > FRAME || h2.batch.len() >= BATCH_MAX || self.is_stuck() {
+            return None;
+        }
+        let header = h2.wire.begin_frame(stream, bytes.len(), true)?;
+        h2.batch.extend_from_slice(&header);
+        h2.batch.extend_from_slice(bytes);
+        Some(bytes.len())
     }
 
     /// Moves on what can move: streams that were woken, and those with content that the client takes. Returns whether
@@ -350,7 +365,7 @@ impl Output {
     /// Moves one frame into the batch. Without a waker nothing may wait.
     fn advance(&mut self, h2: &mut Http2, stream: StreamKey, waker: Option<&Waker>) -> Moved {
         let paced = match waker {
-            Some(waker) if self.pace.is_some() && self.is_sending() => self.poll_pace(waker),
+            Some(waker) if self.pace().is_some() && self.is_sending() => self.poll_pace(waker),
             _ => Poll::Ready(u64::MAX),
         };
         let Poll::Ready(paced) = paced else { return self.wait_for_turn(h2, stream, waker) };
