@@ -56,6 +56,8 @@ pub(super) struct AnswerHead {
     pub(super) author: Author,
     /// Among it is a field that leads somewhere: `Location`, `Content-Location`.
     pub(super) leads: bool,
+    /// What kind of content it is has been said.
+    has_type: bool,
     /// Bytes of content that the application has announced.
     pub(super) len: Option<u64>,
     /// 101.
@@ -518,6 +520,7 @@ impl AnswerHead {
             lines: FieldLines::in_memory(buffer_pool::take()),
             author: Author::Application,
             leads: false,
+            has_type: false,
             len,
             is_switch: false,
             instead: None,
@@ -585,6 +588,8 @@ impl AnswerHead {
                 true
             }
             10 => is("connection") || is("keep-alive"),
+            // The first is meant, as with other servers: who gets two of them chooses, and not everybody alike.
+            12 if is("content-type") => std::mem::replace(&mut self.has_type, true),
             14 => is("content-length"),
             16 if is("x-accel-redirect") => {
                 self.instead().accel_redirect = Some(value.to_vec());
@@ -633,6 +638,20 @@ mod tests {
             let lines: Vec<&str> = head.lines.iter().map(|(name, _)| name).collect();
             assert_eq!(lines.join("|"), passed, "{options:?}");
         }
+    }
+
+    #[test]
+    fn content_is_of_one_type() {
+        let mut head = AnswerHead::new(Status::OK, None);
+        for (name, value) in
+            [("Content-Type", "text/plain"), ("X-Own", "1"), ("content-type", "text/html"), ("X-Own", "2")]
+        {
+            head.take(name, value.as_bytes());
+        }
+        let lines: Vec<_> = head.lines.iter().map(|(name, value)| (name, value.to_vec())).collect();
+        let expected =
+            [("Content-Type", b"text/plain".to_vec()), ("X-Own", b"1".to_vec()), ("X-Own", b"2".to_vec())];
+        assert_eq!(lines, expected);
     }
 
     #[test]
