@@ -16,8 +16,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace;
 
-/// Rows of `bench rows` that load no Tidegate, or wait for nothing but time.
-const WITHOUT: &str = "idle,tls-idle,make-run,workers,php-reuse,size,start,rest,cached-instructions,log-instructions,\
+/// Rows of `bench rows` that load no Tidegate, wait for nothing but time, or hang now and then with what they measure.
+const WITHOUT: &str = "h2-100k,idle,tls-idle,make-run,workers,php-reuse,size,start,rest,cached-instructions,log-instructions,\
                        h2-instructions,proxy-instructions,fastcgi-instructions,events-beside-idle";
 
 /// What is run, each a task of this program.
@@ -55,10 +55,12 @@ pub fn run() -> Result<()> {
     let merge = profdata()?;
     let folder = folder();
     let counts = folder.join("counts");
-    // What is counted is in the file from the start: a server process may open none when it ends.
+    // What is counted is in the file from the start (`%c` below): a server process may open none when it ends. Such files hold no
+    // values, only branches.
     let flags = [
         format!("-Cprofile-generate={}", counts.display()),
         "-Cllvm-args=-runtime-counter-relocation".to_owned(),
+        "-Cllvm-args=-disable-vp".to_owned(),
     ];
     for what in [&["--package", "tidegate"][..], &["--package", "tidegate-modules", "--example", "requests"]]
     {

@@ -11,6 +11,7 @@ use crate::quantity::show_duration;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -66,7 +67,11 @@ impl Guard {
     pub fn start() -> io::Result<Guard> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["bench", GUARD]).process_group(0);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        // It writes nothing there. A run of a queue has the lock of the queue as its input, and so has whoever undoes what is left of
+        // it: nobody goes on with the queue before that is done.
+        let lock = io::stdin().as_fd().try_clone_to_owned();
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(lock.map_or_else(|_| Stdio::null(), Stdio::from)).spawn()?;
         let input = child.stdin.take();
         Ok(Guard { child, input })
     }
