@@ -3,7 +3,7 @@
 
 use crate::peer::{Opened, Peer};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags};
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,6 +25,16 @@ const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::f
 /// Bytes that the kernel keeps for a connection in either direction while there are many. It doubles what is received, for
 /// what it needs itself, which is a little less than connections begin with.
 const CROWDED_BUFFER: usize = 48 << 10;
+
+/// What was received, with the end of a unix socket whose peer has closed it and left something unread: the system calls that a
+/// reset, and all that the peer has said was received before it. By TCP a reset may have destroyed some of that.
+fn or_end(received: io::Result<usize>, fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let is_unix = || rustix::net::sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX);
+    match received {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset && is_unix() => Ok(0),
+        received => received,
+    }
+}
 
 /// An open connection.
 pub struct Connection {
@@ -131,8 +141,8 @@ impl Connection {
         }
         let room = buffer.len();
         let received = self.watched.poll_read(cx, |fd| {
-            let (count, _) = rustix::net::recv(fd, &mut *buffer, RecvFlags::empty())?;
-            Ok(count)
+            let received = rustix::net::recv(fd, &mut *buffer, RecvFlags::empty());
+            or_end(received.map(|(count, _)| count).map_err(io::Error::from), fd)
         });
         if let Poll::Ready(Ok(count)) = received
             && count > 0
@@ -151,7 +161,12 @@ impl Connection {
 
     /// Receives into a pipe that is empty, `most` bytes at most; 0 is the end. For a connection that is plain.
     pub fn poll_splice(&self, cx: &mut Context<'_>, pipe: &mut Pipe, most: usize) -> Poll<io::Result<usize>> {
-        self.watched.poll_read(cx, |fd| pipe.fill(fd, most))
+        self.watched.poll_read(cx, |fd| or_end(pipe.fill(fd, most), fd))
+    }
+
+    /// Has what is there be received whether the poller has told of it or not: a peer that takes no more may have answered.
+    pub fn look_again(&self) {
+        self.watched.assume_readable();
     }
 
     /// Takes plaintext, at least one byte. What the socket has no room for waits in the session, and goes with the

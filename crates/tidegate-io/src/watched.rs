@@ -158,6 +158,12 @@ impl Watched {
         self.state.drained();
     }
 
+    /// Says that there may be something to read, though no edge has said so yet: of a peer that takes no more.
+    #[inline]
+    pub fn assume_readable(&self) {
+        self.state.readable.set(true);
+    }
+
     /// Says that the descriptor may be writable, though no edge has said so: a socket that is connected.
     #[inline]
     pub fn assume_writable(&self) {

@@ -5,9 +5,12 @@ mod running;
 use running::{Folder, Server, WAIT, site, wait_for};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::time::Instant;
 
 /// Where a connection ends with an answer, both leave in one segment: nobody sees the one without the other.
@@ -117,4 +120,49 @@ fn so_is_one_over_http2() {
         rest = payload.get(length..).expect("a frame is whole");
     }
     assert_eq!((content, rest.len()), (200_000, 0));
+}
+
+/// An application on a unix socket that reads a little of each request, answers and closes: the rest it leaves unread.
+fn hasty_application(socket: &Path, answer: &'static [u8]) {
+    let listener = UnixListener::bind(socket).unwrap();
+    std::thread::spawn(move || {
+        for mut asked in listener.incoming().map_while(Result::ok) {
+            let _ = asked.read(&mut [0; 90]);
+            let _ = asked.write_all(answer);
+        }
+    });
+}
+
+/// Who answers without reading all of the request has answered (RFC 3875, section 4.2; RFC 9112, section 9.5).
+#[test]
+fn an_answer_is_one_though_the_request_was_not_read() {
+    let folder = Folder::new("ends-hasty");
+    fs::create_dir_all(folder.path("www")).unwrap();
+    folder.write("www/script", "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nanswer'\n");
+    fs::set_permissions(folder.path("www/script"), Permissions::from_mode(0o755)).unwrap();
+    hasty_application(&folder.path("scgi.sock"), b"Content-Type: text/plain\r\n\r\nanswer");
+    hasty_application(&folder.path("http.sock"), b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nanswer");
+    let settings = "workers 1\nlisten \"127.0.0.1:0\"\nsite {\n root \"www\"\n\
+                    route \"/script\" { cgi }\n\
+                    route \"/scgi\" { scgi \"unix:scgi.sock\" { mount \"/\" } }\n\
+                    route \"/http\" { proxy \"http://unix:http.sock\" }\n}\n";
+    let server = Server::with_config(&folder, settings);
+    for (path, length) in
+        [("script", 4), ("script", 70_000), ("scgi", 5_000), ("scgi", 60_000), ("http", 1_000_000)]
+    {
+        for _ in 0..10 {
+            let mut stream = TcpStream::connect(&server.address).unwrap();
+            stream.set_read_timeout(Some(WAIT)).unwrap();
+            let head = format!(
+                "POST /{path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+            );
+            // The server may have heard enough before it has all.
+            let _ = stream.write_all(&[head.as_bytes(), &vec![b'x'; length]].concat());
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer);
+            let answer = String::from_utf8_lossy(&answer);
+            let is_whole = answer.ends_with("answer") || answer.ends_with("answer\r\n0\r\n\r\n");
+            assert!(answer.starts_with("HTTP/1.1 200 ") && is_whole, "{path} {length}: {answer}");
+        }
+    }
 }

@@ -605,6 +605,7 @@ impl Exchange {
                 Poll::Ready(Err(UploadError::Application(error))) => {
                     self.is_sending = false;
                     is_refused = Some(error);
+                    connection.look_again();
                 }
             }
         }
