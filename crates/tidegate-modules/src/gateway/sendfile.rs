@@ -142,7 +142,9 @@ fn with_file(head: AnswerHead, range: Option<&[u8]>, relative: &[u8], opened: Op
     let len = opened.meta.len;
     let file = PagedFile::new(opened.fd, opened.meta.identity);
     let mut piece = FilePiece::new(Rc::new(file), 0, len);
-    let mut status = head.status;
+    // What the application has said of a part was of the content that the file takes the place of.
+    lines.remove("Content-Range");
+    let mut status = if head.status == Status::PARTIAL_CONTENT { Status::OK } else { head.status };
     if status == Status::OK {
         lines.set("Accept-Ranges", "bytes");
         let mut value = Vec::new();
