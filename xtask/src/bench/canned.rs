@@ -82,8 +82,15 @@ fn close_each(listener: &TcpListener, answer: &[u8]) -> Result<()> {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error.into()),
         };
+        let mut have = 0;
+        while !buffer[..have].ends_with(END_OF_HEAD) {
+            match stream.read(&mut buffer[have..]) {
+                Ok(count) if count > 0 => have += count,
+                _ => break,
+            }
+        }
         // Whoever goes away without a request has its connection closed like all others.
-        if stream.read(&mut buffer).is_ok_and(|count| count > 0) {
+        if have > 0 {
             let _ = net::send(&stream, answer, SendFlags::MORE | SendFlags::NOSIGNAL);
         }
     }

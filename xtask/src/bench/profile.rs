@@ -131,7 +131,12 @@ fn used(profile: &[u8]) -> Result<Vec<String>> {
         fs::write(&written, profile).with_context(|| format!("cannot write {}", written.display()))?;
         fs::rename(&written, &used).with_context(|| format!("cannot write {}", used.display()))?;
     }
-    Ok(vec![format!("-Cprofile-use={}", used.display()), "-Cllvm-args=-no-pgo-warn-mismatch".to_owned()])
+    Ok(vec![
+        format!("-Cprofile-use={}", used.display()),
+        // What has changed since is no mistake, and that there are no values is known.
+        "-Cllvm-args=-no-pgo-warn-mismatch".to_owned(),
+        "-Cllvm-args=-disable-vp".to_owned(),
+    ])
 }
 
 fn name_of(profile: &[u8]) -> String {
