@@ -83,6 +83,20 @@ impl Shared {
     }
 }
 
+/// Tells the log which limit a connection is beyond.
+#[cold]
+pub(crate) fn say_turned_away(settings: &Settings, peer: Peer, why: ConnectionRefusal) {
+    let limit = match why {
+        ConnectionRefusal::Address => "connections-per-address",
+        ConnectionRefusal::Connections => "connections",
+        ConnectionRefusal::Memory => "memory",
+        ConnectionRefusal::Overload => "overload-delay",
+        _ => return, // said where it is found out
+    };
+    let limit = settings.limits.origins.said(limit);
+    log::info(format_args!("a connection of {peer} is turned away: {limit} allows no more"));
+}
+
 /// What a request needs while it waits.
 pub struct Ledger {
     shared: Arc<Shared>,

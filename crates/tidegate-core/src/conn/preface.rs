@@ -2,6 +2,7 @@
 
 use super::transport::TransportError;
 use super::{Connection, faults};
+use crate::admission;
 use crate::context::Ctx;
 use crate::log;
 use std::io;
@@ -71,6 +72,7 @@ impl Connection {
                     self.admit_as(self.peer);
                 }
                 Err(why) => {
+                    admission::say_turned_away(&cx.engine.settings, self.peer, why);
                     self.admit_as(admitted); // as whom it is let go
                     cx.stats.connections_refused.add(1);
                     cx.stats.connection_refusals.add(why, 1);

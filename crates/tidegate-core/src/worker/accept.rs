@@ -6,6 +6,7 @@
 //! the help of the spare one, a few at each try, since hanging helps nobody.
 
 use super::{OpenListener, Worker};
+use crate::admission;
 use crate::conn::Connection;
 use crate::crowd::{CROWD, Share};
 use crate::listen::{self, ACCEPTS, Accepted, EXHAUSTION, PAUSE};
@@ -13,7 +14,6 @@ use crate::log;
 use crate::opening::Opening;
 use crate::placement::Arrival;
 use std::os::fd::AsFd;
-use tidegate_config::settings::Settings;
 use tidegate_io::socket::{self, Peer, Received, Stream};
 use tidegate_io::{Kind, descriptors};
 use tidegate_stats::ConnectionRefusal;
@@ -139,7 +139,7 @@ impl Worker {
     /// way; more is not waited for.
     #[cold]
     fn turn_away(&mut self, stream: Stream, peer: Peer, index: usize, why: ConnectionRefusal) {
-        say_turned_away(&self.cx.engine.settings, peer, why);
+        admission::say_turned_away(&self.cx.engine.settings, peer, why);
         let opening = self.cx.engine.opening(index, peer);
         if opening != Opening::Plain {
             // Who waits for a handshake would not understand the answer, and a handshake costs what there is none of.
@@ -260,18 +260,4 @@ impl OpenListener {
         self.counts.waiting.set(accepted as u64 + u64::from(left));
         self.counts.waiting.set(left.into());
     }
-}
-
-/// Tells the log which limit a connection is beyond.
-#[cold]
-fn say_turned_away(settings: &Settings, peer: Peer, why: ConnectionRefusal) {
-    let limit = match why {
-        ConnectionRefusal::Address => "connections-per-address",
-        ConnectionRefusal::Connections => "connections",
-        ConnectionRefusal::Memory => "memory",
-        ConnectionRefusal::Overload => "overload-delay",
-        _ => return, // said where it is found out
-    };
-    let limit = settings.limits.origins.said(limit);
-    log::info(format_args!("busy answer for a connection of {peer}: {limit} allows no more"));
 }
