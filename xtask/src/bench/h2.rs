@@ -11,6 +11,9 @@ use super::tls_peers::{Peer, Running, Site};
 use super::{cpu, host};
 use crate::workspace;
 
+/// Seconds that `h2load` may take beyond its time.
+const PATIENCE: u32 = 10;
+
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -123,13 +126,21 @@ pub fn series(course: &Course, workload: Workload, peers: &[Peer]) -> Result<Vec
 
 /// Loads a server with so many connections, of so many streams each.
 fn load(many: (u32, u32), server: &Running, workload: Workload, seconds: u32) -> Result<Sample> {
-    let mut command = host::pinned(host::GENERATOR_PROCESSOR, "h2load");
-    command.args(["-t", "1", "-c", &many.0.to_string()]);
+    // At its end it may wait for ever for streams that a server has forgotten. Such a run counts for nothing and is made again, once.
+    let mut command = host::pinned(host::GENERATOR_PROCESSOR, "timeout");
+    command.args([&(seconds + PATIENCE).to_string(), "h2load", "-t", "1", "-c", &many.0.to_string()]);
     command.args(["-m", &many.1.to_string(), "-D", &seconds.to_string()]);
     command.arg(format!("https://127.0.0.1:{}/{}", server.port, workload.document()));
-    let meter = cpu::Meter::start(cpu::process_tree(server.child.id())?).with_context(|| server.state())?;
-    let output = workspace::output(&mut command)?;
-    let used = meter.stop().with_context(|| server.state())?;
+    let mut attempt = || {
+        let processes = cpu::process_tree(server.child.id())?;
+        let meter = cpu::Meter::start(processes).with_context(|| server.state())?;
+        let output = workspace::output(&mut command)?;
+        anyhow::Ok((output, meter.stop().with_context(|| server.state())?))
+    };
+    let (output, used) = attempt().or_else(|error| {
+        println!("{error:#}; once more");
+        attempt()
+    })?;
     let load = Generated::parse(&output).with_context(|| format!("h2load said:\n{output}"))?;
     if load.requests == 0 {
         bail!("{} answered no request; h2load said:\n{output}", server.peer.name());
