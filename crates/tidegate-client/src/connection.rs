@@ -3,9 +3,9 @@
 
 use crate::peer::{Opened, Peer};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags};
-use std::cell::RefCell;
-use std::io;
+use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendFlags, recvmsg};
+use std::cell::{Cell, RefCell};
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -36,9 +36,15 @@ fn or_end(received: io::Result<usize>, fd: BorrowedFd<'_>) -> io::Result<usize> 
     }
 }
 
+/// What whoever answers on a unix socket passes, with a byte behind what it has sent, where that is not all of it. Such a
+/// connection has no other way to end but one that looks whole.
+pub const DISOWNED: &[u8; 1] = b"!";
+
 /// An open connection.
 pub struct Connection {
     watched: Watched,
+    /// Whether the peer has disowned what it has sent, where it may.
+    disowns: Option<Cell<bool>>,
     tls: Option<Box<RefCell<ClientSession>>>,
     /// How long it took to connect.
     connect_time: Duration,
@@ -67,7 +73,7 @@ impl Connection {
         watched.assume_writable();
         let connect_time = Duration::from_nanos(monotonic_ns().saturating_sub(started));
         let tls = session.map(|session| Box::new(RefCell::new(session)));
-        Ok(Connection { watched, tls, connect_time, exchanges: 0, _opened: opened })
+        Ok(Connection { watched, disowns: None, tls, connect_time, exchanges: 0, _opened: opened })
     }
 
     /// Whether this protocol was chosen by ALPN.
@@ -84,6 +90,12 @@ impl Connection {
     #[inline]
     pub fn is_reused(&self) -> bool {
         self.exchanges > 0
+    }
+
+    /// What the peer disowns by a descriptor that it passes with the byte [`DISOWNED`] is an error behind all that it has sent
+    /// before: for one exchange, on a unix socket.
+    pub fn heed_disowning(&mut self) {
+        self.disowns = Some(Cell::new(false));
     }
 
     pub(crate) fn count_exchange(&mut self) {
@@ -107,7 +119,7 @@ impl Connection {
     /// Nobody uses it for now.
     #[inline]
     pub(crate) fn park(self) -> ParkedConnection {
-        let Connection { watched, tls, connect_time, exchanges, _opened } = self;
+        let Connection { watched, disowns: _, tls, connect_time, exchanges, _opened } = self;
         ParkedConnection { parked: watched.park(), tls, connect_time, exchanges, _opened }
     }
 
@@ -141,8 +153,11 @@ impl Connection {
         }
         let room = buffer.len();
         let received = self.watched.poll_read(cx, |fd| {
-            let received = rustix::net::recv(fd, &mut *buffer, RecvFlags::empty());
-            or_end(received.map(|(count, _)| count).map_err(io::Error::from), fd)
+            let received = match &self.disowns {
+                None => Ok(rustix::net::recv(fd, &mut *buffer, RecvFlags::empty())?.0),
+                Some(disowned) => recv_owned(fd, buffer, disowned),
+            };
+            or_end(received, fd)
         });
         if let Poll::Ready(Ok(count)) = received
             && count > 0
@@ -268,7 +283,7 @@ impl ParkedConnection {
         let ParkedConnection { parked, tls, connect_time, exchanges, _opened } = self;
         let watched = parked.resume()?;
         watched.assume_writable(); // nothing is on its way
-        Ok(Connection { watched, tls, connect_time, exchanges, _opened })
+        Ok(Connection { watched, disowns: None, tls, connect_time, exchanges, _opened })
     }
 
     /// As [`Connection::is_stale`], for the worker that has parked it.
@@ -340,6 +355,26 @@ fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
         Ok((_, count)) => Ok(Received::Bytes { count, drained: count < room }),
         Err(Errno::AGAIN | Errno::INTR) => Ok(Received::WouldBlock),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Receives what the peer has not disowned.
+fn recv_owned(fd: BorrowedFd<'_>, buffer: &mut [u8], disowned: &Cell<bool>) -> io::Result<usize> {
+    let broken = || Err(io::Error::other("it was ended before its answer was"));
+    if disowned.get() {
+        return broken();
+    }
+    // There is no room for a descriptor: the kernel closes it, and says so. The byte that it comes with ends what is received.
+    let mut ancillary = RecvAncillaryBuffer::default();
+    let pieces = &mut [IoSliceMut::new(buffer)];
+    let received = recvmsg(fd, pieces, &mut ancillary, RecvFlags::empty())?;
+    if !received.flags.contains(ReturnFlags::CTRUNC) {
+        return Ok(received.bytes);
+    }
+    disowned.set(true);
+    match received.bytes {
+        0 | 1 => broken(),
+        bytes => Ok(bytes - 1),
     }
 }
 

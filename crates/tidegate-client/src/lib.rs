@@ -10,6 +10,6 @@ pub mod http2;
 mod peer;
 mod pool;
 
-pub use connection::{Connection, PeerTls};
+pub use connection::{Connection, DISOWNED, PeerTls};
 pub use peer::{Peer, Peers, Starving};
 pub use pool::{Pool, PoolLimits};

@@ -93,6 +93,8 @@ pub(super) enum Dialect {
     },
     FastCgi,
     Scgi,
+    /// The same, by a stub that says where a script was ended before its answer was.
+    Cgi,
 }
 
 /// Why an attempt has failed.
@@ -327,7 +329,7 @@ impl Call {
                 stdout: Vec::new(),
                 complaints: Complaints::default(),
             },
-            Dialect::Scgi => HeadOf::Scgi { stdout: Vec::new(), has_ended: false },
+            Dialect::Scgi | Dialect::Cgi => HeadOf::Scgi { stdout: Vec::new(), has_ended: false },
         }
     }
 
@@ -527,11 +529,14 @@ impl Exchange {
     #[inline(always)]
     fn new(
         call: &mut Call,
-        connection: Connection,
+        mut connection: Connection,
         pool: Rc<Pool>,
         pick: Option<Selection>,
         began: u64,
     ) -> Exchange {
+        if matches!(call.dialect, Dialect::Cgi) {
+            connection.heed_disowning();
+        }
         if let Some(pick) = &pick {
             pick.connected(began);
             pick.rename_span(call.upload.unsent());

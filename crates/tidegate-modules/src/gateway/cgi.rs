@@ -9,14 +9,21 @@
 //! The stub keeps its end of the connection to see when the other is gone: then, and when the script has
 //! run for as long as it may, the script's whole process group is killed. When a script has ended, so does all that it has
 //! left running, also what has made itself a daemon: the stub is a subreaper (`supervise/descendants.rs`).
+//!
+//! An answer ends where its script does. Of a script that was killed, by the stub or by a signal, the stub says so on the same
+//! connection, behind what has been written, so that nobody takes the beginning for all of it: [`DISOWNED`], with a descriptor.
 
 use super::script_fault::fault_of;
 use super::supervise::descendants;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{RecvFlags, SendFlags, Shutdown, accept_with, recv, send, shutdown};
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, accept_with, recv, send,
+    sendmsg, shutdown,
+};
 use rustix::process::{Signal, WaitOptions, kill_process_group, waitpid};
 use std::ffi::{CStr, CString, FromBytesWithNulError, NulError, OsStr};
-use std::io::{self, Read};
+use std::io::{self, IoSlice, Read};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -24,6 +31,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
+use tidegate_client::DISOWNED;
 use tidegate_http::Status;
 use tidegate_io::spawn::{Program, Spawner, Started};
 use tidegate_wire::scgi;
@@ -34,6 +42,9 @@ const VARIABLES: usize = 1 << 20;
 const DIGITS: usize = 8;
 /// Bytes that are kept from one request to the next.
 const KEPT: usize = 64 << 10;
+
+/// Answers that wait to be disowned; the one beyond makes all others wait.
+const UNTOLD_MAX: usize = 64;
 
 /// How long what a script has left running may take to be dead; the keeper of the stub sees to the rest.
 const LEFT_PATIENCE: Duration = Duration::from_secs(1);
@@ -46,6 +57,7 @@ pub fn serve(listener: &OwnedFd, expiration: Duration) -> io::Result<()> {
     descendants::adopt_orphans()?;
     let mut stub = Stub::new(expiration);
     loop {
+        stub.endings.tell_until_asked(listener)?;
         let connection = match accept_with(listener, rustix::net::SocketFlags::CLOEXEC) {
             Ok(connection) => UnixStream::from(connection),
             Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => continue,
@@ -58,7 +70,6 @@ pub fn serve(listener: &OwnedFd, expiration: Duration) -> io::Result<()> {
 }
 
 struct Stub {
-    expiration: Duration,
     spawner: Spawner,
     /// What the pool's settings name, which is this process's own environment: the length of the name, `NAME=value`.
     own: Vec<(usize, CString)>,
@@ -66,8 +77,17 @@ struct Stub {
     head: Vec<u8>,
     /// The same as an environment.
     entries: Entries,
+    endings: Endings,
+}
+
+/// How scripts end.
+struct Endings {
+    /// How long one may run.
+    expiration: Duration,
     /// What scripts have left and cannot be ended.
     left: descendants::Left,
+    /// Answers to be disowned when there is room behind what has been written of them.
+    untold: Vec<UnixStream>,
 }
 
 /// `NAME=value` one after another, each with a NUL behind it.
@@ -105,12 +125,11 @@ impl Stub {
             Some((name.len(), CString::new(entry).ok()?))
         });
         Stub {
-            expiration,
             spawner: Spawner::default(),
             own: own.collect(),
             head: Vec::new(),
             entries: Entries::default(),
-            left: descendants::Left::default(),
+            endings: Endings { expiration, left: descendants::Left::default(), untold: Vec::new() },
         }
     }
 
@@ -147,7 +166,7 @@ impl Stub {
             .and_then(|environment| start(&mut self.spawner, script, &environment, &connection));
         let (file, script) = (Path::new(OsStr::from_bytes(script)), String::from_utf8_lossy(script));
         match started {
-            Ok(started) => watch(&started, &connection, self.expiration, &mut self.left).map_err(|why| {
+            Ok(started) => self.endings.watch(&started, connection).map_err(|why| {
                 // An interpreter that env(1) does not find is said by its status alone.
                 fault_of(file).filter(|_| !why.is_empty()).map_or(why, |fault| fault.why)
             }),
@@ -167,6 +186,42 @@ impl Stub {
             }
         }
         .map_err(|why| format!("{script}: {why}"))
+    }
+}
+
+impl Endings {
+    /// Disowns what could not be disowned at once, until somebody asks for a script.
+    fn tell_until_asked(&mut self, listener: &OwnedFd) -> io::Result<()> {
+        while !self.untold.is_empty() {
+            let mut fds: Vec<_> =
+                self.untold.iter().map(|answer| PollFd::new(answer, PollFlags::OUT)).collect();
+            if self.untold.len() < UNTOLD_MAX {
+                fds.push(PollFd::new(listener, PollFlags::IN));
+            }
+            match poll(&mut fds, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let is_asked = fds.get(self.untold.len()).is_some_and(|listener| !listener.revents().is_empty());
+            self.untold.retain(|answer| !is_told(disown(answer)));
+            if is_asked {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What comes of a script, once it has ended: the rest of its answer, or the word that there is none.
+    fn watch(&mut self, script: &Started, connection: UnixStream) -> Result<(), String> {
+        let (outcome, is_whole) = watch(script, &connection, self.expiration);
+        if !is_whole && !is_told(disown(&connection)) {
+            self.untold.push(connection);
+        } else {
+            // What it has left running does not hold up the answer, and ends with the request.
+            let _ = shutdown(&connection, Shutdown::Write);
+        }
+        self.left.end_all(LEFT_PATIENCE);
+        outcome
     }
 }
 
@@ -214,13 +269,9 @@ fn read_variables(connection: &mut UnixStream, head: &mut Vec<u8>) -> io::Result
     Ok(true)
 }
 
-/// Waits for the script to end, and ends it when nobody waits for it or it has had its time.
-fn watch(
-    script: &Started,
-    connection: &UnixStream,
-    expiration: Duration,
-    left: &mut descendants::Left,
-) -> Result<(), String> {
+/// Waits for the script to end, and ends it when nobody waits for it or it has had its time. Whether it has ended by itself, so
+/// that what it has written is an answer.
+fn watch(script: &Started, connection: &UnixStream, expiration: Duration) -> (Result<(), String>, bool) {
     let outcome = wait(&script.ended, connection, Instant::now() + expiration);
     if outcome.is_err() {
         let _ = kill_process_group(script.pid, Signal::KILL);
@@ -228,20 +279,35 @@ fn watch(
     let ended = loop {
         match waitpid(Some(script.pid), WaitOptions::empty()) {
             Err(rustix::io::Errno::INTR) => {}
-            ended => break ended.map_err(|error| error.to_string())?,
+            Err(error) => return (Err(error.to_string()), false),
+            Ok(ended) => break ended,
         }
     };
-    let status = ended.map_or(0, |(_, status)| status.as_raw());
-    let status = ExitStatus::from_raw(status);
-    // What it has left running does not hold up the answer, and ends with the request.
-    let _ = shutdown(connection, Shutdown::Write);
-    left.end_all(LEFT_PATIENCE);
-    match outcome {
+    let status = ExitStatus::from_raw(ended.map_or(0, |(_, status)| status.as_raw()));
+    let is_whole = outcome.is_ok() && status.signal().is_none();
+    let outcome = match outcome {
         Ok(()) if status.success() => Ok(()),
         Ok(()) => Err(format!("it ended with {status}; run it by hand as its user to see why")),
         Err(why) if why.is_empty() => Ok(()), // the client went away: nothing to tell
         Err(why) => Err(why),
-    }
+    };
+    (outcome, is_whole)
+}
+
+/// Says that what has been written is not all of the answer; with a descriptor, which nobody takes, since a byte alone would be
+/// taken for a part of it.
+fn disown(answer: &UnixStream) -> rustix::io::Result<usize> {
+    let descriptors = [rustix::stdio::stderr()];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut room);
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(answer, &[IoSlice::new(DISOWNED)], &mut ancillary, flags)
+}
+
+/// Whether there is no more to say: whoever has gone does not listen.
+fn is_told(said: rustix::io::Result<usize>) -> bool {
+    !matches!(said, Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR))
 }
 
 fn wait(ended: &OwnedFd, connection: &UnixStream, deadline: Instant) -> Result<(), String> {

@@ -277,7 +277,8 @@ impl Inner {
         let may_repeat = self.protocol != Protocol::Cgi && exchange.method.is_safe();
         let dialect = match self.protocol {
             Protocol::FastCgi => Dialect::FastCgi,
-            Protocol::Scgi | Protocol::Cgi => Dialect::Scgi,
+            Protocol::Scgi => Dialect::Scgi,
+            Protocol::Cgi => Dialect::Cgi,
         };
         let call = Call {
             link: self.link.clone(),
