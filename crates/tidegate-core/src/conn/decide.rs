@@ -319,8 +319,9 @@ impl Connection {
                         };
                     }
                 }
-                (ends_with_client, interim) = (signals.abandons(), signals.interim_sent());
-                (later_signals, content, made, who) = (signals.later(), body, tls, identity);
+                ends_with_client = signals.abandons();
+                (interim, later_signals) = signals.into_parts();
+                (content, made, who) = (body, tls, identity);
                 reply
             }
         };

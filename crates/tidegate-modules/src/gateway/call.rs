@@ -320,7 +320,6 @@ impl Call {
                 method: if self.head_only { "HEAD" } else { "GET" },
                 may_switch,
                 body: None,
-                interim: self.interim.clone(),
             },
             Dialect::FastCgi => HeadOf::FastCgi {
                 decoder: ResponseDecoder::new(REQUEST),
@@ -586,7 +585,7 @@ impl Exchange {
 
     /// Sends the request and waits for the head of its answer.
     fn poll_head(&mut self, cx: &mut Context<'_>, call: &mut Call) -> Poll<Result<AnswerHead, Fault>> {
-        let Call { link, upload, target, .. } = call;
+        let Call { link, upload, target, interim, .. } = call;
         let Some(connection) = &self.connection else { return Poll::Ready(Err(Fault::Client)) };
         let reader = &mut self.reader;
         let mut is_refused = None;
@@ -616,8 +615,8 @@ impl Exchange {
                 let polled = connection.poll_recv(cx, &mut scratch[..room]);
                 if let Poll::Ready(Ok(count)) = polled {
                     let about = || About::new(link, target.as_str());
-                    pushed =
-                        reader.push(&scratch[..count], || upload.take_memory(), about, &link.own_cookies);
+                    let (bytes, interim) = (&scratch[..count], interim.as_ref());
+                    pushed = reader.push(bytes, || upload.take_memory(), about, interim, &link.own_cookies);
                 }
                 polled
             });
