@@ -9,9 +9,10 @@ use super::answer::{AnswerError, AnswerHead, HeadOf};
 use super::attempts::{self, Attempt, Begun, Failure, until_answered};
 use super::complaints::Complaints;
 use super::gather::gather;
+use super::head_deadlines::HeadDeadline;
 use super::link::Link;
 use super::redirects::Back;
-use super::stream::{Checkout, Relay, Silence};
+use super::stream::{Checkout, Relay};
 use super::upload::{REQUEST, Upload, UploadError};
 use super::upstream::{RoutingState, Selection};
 use super::{sendfile, tunnel};
@@ -515,7 +516,7 @@ struct Exchange {
     began: u64,
     /// Since when the client is waited for: monotonic, nanoseconds.
     owed_since: Option<u64>,
-    silence: Silence,
+    deadline: HeadDeadline,
     /// Armed on a new connection only.
     suspicion: Option<Pin<Box<Deadline>>>,
     starving: Option<Starving>,
@@ -544,7 +545,7 @@ impl Exchange {
             is_sending: true,
             began,
             owed_since: None,
-            silence: Silence::since(began, call.link.timeout),
+            deadline: HeadDeadline::since(began),
             suspicion: None,
             starving: None,
         }
@@ -639,7 +640,7 @@ impl Exchange {
                 }
                 Poll::Ready(Ok(_)) => match pushed {
                     Ok(Some(head)) => return Poll::Ready(Ok(head)),
-                    Ok(None) => self.silence.ends(),
+                    Ok(None) => self.deadline.ends(),
                     Err(error) => return Poll::Ready(Err(Fault::Answer(error))),
                 },
                 Poll::Ready(Err(error)) => {
@@ -656,7 +657,7 @@ impl Exchange {
             return Poll::Ready(Err(unanswered(error)));
         }
         if self.is_sending && upload.waits_for_client() {
-            self.silence.ends(); // the client has a deadline of its own
+            self.deadline.ends(); // the client has a deadline of its own
             self.owed_since = Some(monotonic_ns());
             return Poll::Pending;
         }
@@ -667,7 +668,7 @@ impl Exchange {
                 self.starving = Some(Starving::new(self.pool.peer()));
             }
         }
-        if self.silence.poll(cx).is_ready() {
+        if self.deadline.poll(cx, &link.head_deadlines).is_ready() {
             return Poll::Ready(Err(Fault::Silent));
         }
         Poll::Pending
