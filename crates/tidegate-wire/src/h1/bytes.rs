@@ -7,6 +7,7 @@ const TOKEN: u8 = 1;
 const TARGET: u8 = 2;
 const VALUE: u8 = 4;
 const REG_NAME: u8 = 8;
+const WORD: u8 = 16;
 
 static CLASS: [u8; 256] = classes();
 
@@ -31,6 +32,9 @@ const fn classes() -> [u8; 256] {
             || matches!(b, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&'..=b',' | b';' | b'=')
         {
             class |= REG_NAME;
+        }
+        if b.is_ascii_alphanumeric() || b == b'-' {
+            class |= WORD;
         }
         table[at] = class;
         at += 1;
@@ -58,6 +62,11 @@ pub(crate) fn token_len(bytes: &[u8]) -> usize {
 #[inline(always)]
 pub(crate) fn plain_token_len(bytes: &[u8]) -> usize {
     words::find_16(bytes, |byte| !(byte | b' ').is_ascii_lowercase() & (byte != b'-'))
+}
+
+/// Whether there is nothing but letters, digits and `-`.
+pub(crate) fn is_word_all(bytes: &[u8]) -> bool {
+    all_are(bytes, WORD)
 }
 
 /// A byte of a request target. RFC 3986 has fewer, but browsers send `\ ^ { | }` and the grave accent
