@@ -174,6 +174,18 @@ mod tests {
             assert_eq!(is_value(b), b == b'\t' || b >= b' ' && b != 0x7f, "{b:#x}");
             assert_eq!(is_control(b), !is_value(b), "{b:#x}");
             assert_eq!(is_target(b), b.is_ascii_graphic() && !b"\"#<>".contains(&b), "{b:#x}");
+            let word = b.is_ascii_alphanumeric() || b == b'-';
+            for at in [0, 5, 16, 19] {
+                let mut bytes = [b'a'; 20];
+                bytes[at] = b;
+                let all = (
+                    is_token_all(&bytes),
+                    is_target_all(&bytes),
+                    is_reg_name_all(&bytes),
+                    is_word_all(&bytes),
+                );
+                assert_eq!(all, (token, is_target(b), reg_name, word), "{b:#x} at {at}");
+            }
         }
     }
 }
