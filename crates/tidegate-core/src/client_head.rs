@@ -1,13 +1,14 @@
 //! The head of a client's request, kept for the requests of the server's own that it leads to: error pages, the local
 //! redirects of scripts.
 
+use crate::buffer_pool;
 use crate::exchange::Exchange;
 use tidegate_http::Field;
 
 /// What a client has sent: authority and field section, in one piece of memory, as every request to a script keeps one. Each
 /// field is the lengths of its name and its value, then both; the authority is the name of the first, without a value.
 #[derive(Clone)]
-pub(crate) struct ClientHead(Box<[u8]>);
+pub(crate) struct ClientHead(Vec<u8>);
 
 /// Bytes that say how long a name and its value are.
 const LENGTHS: usize = 2 * size_of::<usize>();
@@ -18,14 +19,15 @@ impl ClientHead {
         let length = |name: &str, value: &[u8]| LENGTHS + name.len() + value.len();
         let all =
             fields.iter().fold(length(authority, &[]), |all, field| all + length(field.name, field.value));
-        let mut bytes = Vec::with_capacity(all);
+        let mut bytes = buffer_pool::take();
+        bytes.reserve(all);
         push(&mut bytes, authority, &[]);
         fields.iter().for_each(|field| push(&mut bytes, field.name, field.value));
-        ClientHead(bytes.into_boxed_slice())
+        ClientHead(bytes)
     }
 
     fn pairs(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        let mut rest = &*self.0;
+        let mut rest = &self.0[..];
         std::iter::from_fn(move || {
             let (name, behind) = rest.split_first_chunk()?;
             let (value, behind) = behind.split_first_chunk()?;
@@ -51,6 +53,12 @@ impl ClientHead {
         let mut fields = self.fields();
         fields.retain(|field| !OF_ONE_RESOURCE.iter().any(|name| name.eq_ignore_ascii_case(field.name)));
         fields
+    }
+}
+
+impl Drop for ClientHead {
+    fn drop(&mut self) {
+        buffer_pool::give_back(std::mem::take(&mut self.0));
     }
 }
 

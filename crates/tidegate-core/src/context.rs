@@ -132,9 +132,15 @@ impl Ctx {
         log.is_some() || self.tails.is_active() || self.spans.is_active()
     }
 
-    /// Copies what is told of a request at its end, where anybody is told: also the operator who asks what it waits for.
-    pub(crate) fn capture(&self, entry: &AccessRecord<'_>, log: Option<Sink>) -> Option<Box<Record>> {
-        let is_told = self.tells(log) || entry.trace.is_some();
+    /// Copies what is told of a request at its end, where anybody is told: also the operator who asks what it waits for. What waits
+    /// for its answer may be put off, and come again.
+    pub(crate) fn capture(
+        &self,
+        entry: &AccessRecord<'_>,
+        log: Option<Sink>,
+        waits: bool,
+    ) -> Option<Box<Record>> {
+        let is_told = waits || self.tells(log) || entry.trace.is_some();
         is_told.then(|| self.log.capture(entry, log))
     }
 

@@ -126,9 +126,10 @@ mod tests {
             let signals = exchange.state.signals;
             assert!(signals.abandons());
             assert_eq!(signals.upstream(), 7);
-            let later = signals.later().expect("it was kept");
+            let (interim, later) = signals.into_parts();
+            let later = later.expect("it was kept");
             assert!(later.abandons() && later.upstream() == 7);
-            assert_eq!(signals.interim_sent().and_then(|queue| queue.pop()).is_some(), takes_interim);
+            assert_eq!(interim.and_then(|queue| queue.pop()).is_some(), takes_interim);
         }
     }
 

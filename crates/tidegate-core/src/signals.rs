@@ -87,16 +87,14 @@ impl Signals {
         signals.takes_interim.then(|| signals.interim.get_or_init(InterimQueue::default).clone())
     }
 
-    /// Where interim responses will be found, if anyone has asked, or still may.
+    /// Where interim responses will be found, if anyone has asked, or still may; and what is still asked later, if the request has
+    /// been kept.
     #[inline]
-    pub(crate) fn interim_sent(&self) -> Option<InterimQueue> {
-        if self.shared.get().is_some() { self.interim() } else { self.own.interim.get().cloned() }
-    }
-
-    /// What is still asked later, if the request has been kept.
-    #[inline]
-    pub(crate) fn later(&self) -> Option<Rc<SharedSignals>> {
-        self.shared.get().cloned()
+    pub(crate) fn into_parts(self) -> (Option<InterimQueue>, Option<Rc<SharedSignals>>) {
+        match self.shared.get() {
+            None => (self.own.interim.into_inner(), None),
+            Some(_) => (self.interim(), self.shared.into_inner()),
+        }
     }
 
     /// The same signals for a request that is kept.

@@ -239,8 +239,9 @@ impl Trace {
 
     /// Has the head of a request that is sent again tell of the span of this try.
     pub fn rename_span(&self, head: &mut [u8]) {
+        let Some(context) = self.sampled_context() else { return };
         let tries = self.tries.borrow();
-        let (Some(context), [earlier @ .., last]) = (self.sampled_context(), &tries[..]) else { return };
+        let [earlier @ .., last] = &tries[..] else { return };
         let Some(span_id) = last.span_id.filter(|_| !earlier.is_empty()) else { return };
         let earlier: SmallVec<[[u8; 16]; 2]> = earlier.iter().filter_map(|before| before.span_id).collect();
         context.rename_span(head, &earlier, &span_id);

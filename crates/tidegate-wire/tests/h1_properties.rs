@@ -118,7 +118,7 @@ proptest! {
         encode_head(&mut out, &parts);
         let mut space = FieldSpace::new();
         let head = parse_response(&out, &LIMITS, &mut space, "GET").unwrap().unwrap();
-        prop_assert_eq!((head.len, head.status, head.reason), (out.len(), status, reason.as_str()));
+        prop_assert_eq!((head.len, head.status, head.reason), (out.len(), status, reason.as_bytes()));
         let expected = match framing {
             _ if matches!(status, 204 | 304) => BodyLength::Empty,
             ResponseFraming::Length(0) => BodyLength::Empty,
@@ -224,7 +224,11 @@ proptest! {
         let mut headers = [httparse::EMPTY_HEADER; 100];
         let mut other = httparse::Response::new(&mut headers);
         prop_assert_eq!(other.parse(&bytes), Ok(httparse::Status::Complete(head.len)));
-        prop_assert_eq!((other.code, other.reason), (Some(head.status), Some(head.reason)));
+        let reason = if head.reason.is_ascii() { head.reason } else { &[] }; // as theirs tells it
+        prop_assert_eq!(
+            (other.code, other.reason.map(str::as_bytes)),
+            (Some(head.status), Some(reason))
+        );
         let theirs: Vec<_> = other.headers.iter().map(|field| (field.name, field.value)).collect();
         let ours: Vec<_> = head.fields.iter().map(|field| (field.name, field.value)).collect();
         prop_assert_eq!(ours, theirs);

@@ -13,7 +13,6 @@
 
 use super::Ledger;
 use super::addresses::subscriber;
-use super::put_off::{self, RequestKey};
 use super::shares::{self, Key};
 use super::turns::{Arrival, Bounds, Turn, TurnQueue, Turns};
 use crate::memory::{self, Holdings};
@@ -102,8 +101,6 @@ impl Account {
 pub struct Later {
     stage: Stage,
     account: Account,
-    /// By what it is known when it comes again.
-    request: RequestKey,
     is_exempt: bool,
     holdings: Holdings,
     ledger: Rc<Ledger>,
@@ -154,7 +151,6 @@ impl Later {
         Later {
             stage,
             account,
-            request: RequestKey::NONE,
             is_exempt,
             holdings: Holdings::default(),
             ledger: ledger.clone(),
@@ -167,12 +163,6 @@ impl Later {
         if let Stage::Running { place: Place::Queued(queued), .. } = &mut self.stage {
             queued.trace = trace.cloned();
         }
-        self
-    }
-
-    /// By what the request is known when it comes again after having been refused.
-    pub(crate) fn known_as(mut self, request: RequestKey) -> Later {
-        self.request = request;
         self
     }
 
@@ -213,17 +203,6 @@ impl Later {
     /// and may be gone; one that waits for a place gives up its turn to those who are there, and gets the
     /// busy answer in case it listens.
     pub fn poll(&mut self, cx: &mut Context<'_>, has_left: bool) -> Poll<Response> {
-        let polled = self.advance(cx, has_left);
-        if let Poll::Ready(response) = &polled
-            && put_off::is_refusal(response.status)
-            && !has_left
-        {
-            self.ledger.put_off(self.request, response);
-        }
-        polled
-    }
-
-    fn advance(&mut self, cx: &mut Context<'_>, has_left: bool) -> Poll<Response> {
         if has_left && self.ends_when_finished() {
             self.leave();
             self.stage = Stage::Done;

@@ -31,9 +31,8 @@ mod waits;
 pub use in_flight::{Account, Later};
 pub use memory::{save_address_space, shortage_of_address_space};
 pub use overload::{Change, Overload, Queue};
-pub use put_off::RequestKey;
 
-use crate::log;
+use crate::log::{self, AccessRecord};
 use crate::placement::Placement;
 use crate::remote::UNNAMED;
 use crate::reply::{Need, Reply};
@@ -161,10 +160,12 @@ impl Ledger {
 
     /// Counts a request that was answered so, where it is put off.
     #[cold]
-    fn put_off(&self, request: RequestKey, response: &Response) {
-        let Some(wait) = put_off::wait_of(response.head.lines()) else { return };
+    fn put_off(&self, response: &Response, request: Option<AccessRecord<'_>>) {
+        let (Some(wait), Some(request)) = (put_off::wait_of(response.head.lines()), request) else { return };
         self.stats.requests_put_off.add(1);
-        let is_repeated = self.shared.put_off.note(request, clock::monotonic_ns(), wait);
+        let put_off = &self.shared.put_off;
+        let key = put_off.key(request.client, request.authority, request.target);
+        let is_repeated = put_off.note(key, clock::monotonic_ns(), wait);
         self.stats.requests_repeated.add(is_repeated.into());
     }
 
@@ -388,16 +389,15 @@ impl Admission {
         !self.is_exempt(peer) && self.ledger.shared.resets.add(address, second)
     }
 
-    /// By what a client's request is known when it comes again.
-    pub(crate) fn key_of(&self, client: Peer, authority: &str, target: &str) -> RequestKey {
-        self.ledger.shared.put_off.key(client, authority, target)
-    }
-
-    /// A request was answered at once: notes it where it is put off.
+    /// A request has its answer: notes it where it is put off.
     #[inline]
-    pub(crate) fn on_answer(&self, request: impl FnOnce() -> RequestKey, response: &Response) {
+    pub(crate) fn on_answer<'r>(
+        &self,
+        response: &Response,
+        request: impl FnOnce() -> Option<AccessRecord<'r>>,
+    ) {
         if put_off::is_refusal(response.status) {
-            self.ledger.put_off(request(), response);
+            self.ledger.put_off(response, request());
         }
     }
 

@@ -2,8 +2,8 @@
 //! `tidegate status findings`.
 //!
 //! One table for all workers of a process, of a fixed size: a request is known by a hash of its client and what it asks for, and
-//! the one that has the place of another takes it. Only touched where a request is refused. What waits has its hash with it
-//! (`Later::known_as`), since its head is gone when it is answered.
+//! the one that has the place of another takes it. Only touched where a request is refused: of what has waited the record tells who
+//! has asked for what (`Ctx::capture`), since its head is gone when it is answered.
 
 use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
@@ -19,12 +19,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 /// A request, by who asks for what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RequestKey(u32);
-
-impl RequestKey {
-    /// Of nobody.
-    pub const NONE: RequestKey = RequestKey(0);
-}
+pub(super) struct RequestKey(u32);
 
 /// Whether an answer may be one that puts a request off.
 #[inline]
@@ -65,7 +60,7 @@ impl PutOff {
     /// Notes that a request is put off now, monotonic nanoseconds; whether it was before, and has not waited for as long as it was
     /// told.
     pub(super) fn note(&self, RequestKey(key): RequestKey, now: u64, wait: Duration) -> bool {
-        let Some(place) = self.places.get(key as usize % PLACES).filter(|_| key != 0) else { return false };
+        let Some(place) = self.places.get(key as usize % PLACES) else { return false };
         let millis = |duration: Duration| duration.min(LONGEST).as_millis() as u32;
         let now = (now / 1_000_000) as u32;
         let before = place.swap(u64::from(key) << 32 | u64::from(now.wrapping_add(millis(wait))), Relaxed);
@@ -91,7 +86,6 @@ mod tests {
         assert!(!note(others[0], 1, 2), "something else");
         assert!(note(key, 1_999, 2));
         assert!(!note(key, 3_999, 2), "it has waited");
-        assert!(!note(RequestKey::NONE, 0, 2) && !note(RequestKey::NONE, 1, 2));
         // The clock of milliseconds begins again after seven weeks.
         let (end, other) = (u64::from(u32::MAX), others[1]);
         assert!(!note(other, end, 100_000));

@@ -5,7 +5,7 @@
 //! whether the server is too busy; then come the phases of the site (`phase`).
 
 use super::Connection;
-use crate::admission::{Account, Admission, Admitted, RequestKey};
+use crate::admission::{Account, Admission, Admitted};
 use crate::answer;
 use crate::body::{self, BodySink, RequestBody};
 use crate::busiest::Sample;
@@ -94,8 +94,6 @@ pub(super) struct Decision {
     pub content: Option<RequestBody>,
     /// On whose account an answer that comes later waits.
     pub account: Account,
-    /// By what it is known when it comes again.
-    pub request_key: RequestKey,
     /// It is served however busy the server is.
     pub is_exempt: bool,
     /// It is given up when the client has gone.
@@ -232,7 +230,6 @@ impl Connection {
             Outcome::Answered,
             Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0, series: SeriesId::NONE },
         );
-        let mut request_key = RequestKey::NONE;
         let series;
         let reply = match self.locate(&mut cx.admission, &cx.stats, engine, &asked, head, path) {
             Err(Rejected(why, response)) => {
@@ -310,6 +307,7 @@ impl Connection {
                     Reply::Ready(_) if content_sink.is_none() => {} // it waits for nothing
                     Reply::Ready(_) => account.peer = remote.client,
                     Reply::Later(_) | Reply::Preparing(..) => {
+                        (entry.client, entry.scheme) = (remote.client, scheme);
                         is_exempt = engine.always_answers(site, path);
                         let upstream = signals.upstream();
                         account = Account {
@@ -319,17 +317,16 @@ impl Connection {
                             head: u32::try_from(head.size).unwrap_or(u32::MAX),
                             series,
                         };
-                        request_key = cx.admission.key_of(remote.client, head.authority, head.target);
                     }
                 }
-                (ends_with_client, interim) = (signals.abandons(), signals.interim_sent());
-                (later_signals, content, made, who) = (signals.later(), body, tls, identity);
+                ends_with_client = signals.abandons();
+                (interim, later_signals) = signals.into_parts();
+                (content, made, who) = (body, tls, identity);
                 reply
             }
         };
         if let Reply::Ready(response) = &reply {
-            let request = || cx.admission.key_of(entry.client, head.authority, head.target);
-            cx.admission.on_answer(request, response);
+            cx.admission.on_answer(response, || Some(*entry));
         }
         let about = (content_sink.is_some() && head.content_length.is_none()).then(|| {
             format!("{}, {} {} at {}", entry.client, entry.method, entry.target, entry.authority).into()
@@ -341,7 +338,6 @@ impl Connection {
             content_sink,
             content,
             account,
-            request_key,
             is_exempt,
             ends_with_client,
             interim,

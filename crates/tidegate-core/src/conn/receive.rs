@@ -183,17 +183,7 @@ impl Connection {
         };
         let mut entry = head.entry();
         let decision = self.decide(cx, &engine, &head, &mut entry);
-        let Decision {
-            reply,
-            outcome,
-            content_sink,
-            content,
-            account,
-            request_key,
-            is_exempt,
-            log: sink,
-            ..
-        } = decision;
+        let Decision { reply, outcome, content_sink, content, account, is_exempt, log: sink, .. } = decision;
         let Decision { ends_with_client, interim, signals, tls, identity, trace, limits, held, .. } =
             decision;
         let Decision { series, about, .. } = decision;
@@ -248,12 +238,8 @@ impl Connection {
         let ready = match reply {
             Reply::Ready(response) => Some(response),
             waiting => {
-                let waiting = cx
-                    .admission
-                    .later(waiting, account, is_exempt)
-                    .known_as(request_key)
-                    .hearing(signals)
-                    .tracing(trace.as_ref());
+                let waiting =
+                    cx.admission.later(waiting, account, is_exempt).hearing(signals).tracing(trace.as_ref());
                 let waiting = later.insert(waiting);
                 let polled = waiting.poll(&mut Context::from_waker(&runtime::waker(key)), false);
                 if let Some(interim) = &interim {
@@ -261,6 +247,7 @@ impl Connection {
                 }
                 match polled {
                     Poll::Ready(response) => {
+                        cx.admission.on_answer(&response, || Some(entry));
                         later = None;
                         Some(response)
                     }
@@ -276,7 +263,7 @@ impl Connection {
         {
             return self.respond_inline(cx, response, request, is_last, sink, &entry, held);
         }
-        let record = cx.capture(&entry, sink);
+        let record = cx.capture(&entry, sink, later.is_some());
         let mut output = match later {
             Some(later) => Output::later(later),
             None => Output::unbegun(),
@@ -378,7 +365,7 @@ impl Connection {
             return self.sever(cx, response.status, &request, Told::AtHand(sink, entry));
         }
         if let Some(mut output) = self.start_and_count(cx, response, &request, is_last, sink, entry)? {
-            let record = cx.capture(entry, sink);
+            let record = cx.capture(entry, sink, false);
             let incoming = output.take_tunnel().map(|sink| Box::new(Incoming::Tunnel(sink)));
             let (output, interim) = (Some(output), None);
             self.work = Some(Box::new(Work { request, output, incoming, interim, record, held }));

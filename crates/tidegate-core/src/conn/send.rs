@@ -511,7 +511,7 @@ impl Connection {
         if self.is_blocked {
             self.take_share(cx);
         }
-        if let Some(Work { request, output: Some(Output { source, framing, .. }), interim, .. }) =
+        if let Some(Work { request, output: Some(Output { source, framing, .. }), interim, record, .. }) =
             self.work.as_deref_mut()
         {
             let made = match source {
@@ -526,6 +526,9 @@ impl Connection {
                         push_interim(cx, interim, &mut self.batch);
                     }
                     request.ends_with_client |= later.ends_with_client();
+                    if let Poll::Ready(response) = &polled {
+                        cx.admission.on_answer(response, || record.as_ref().map(|record| record.entry()));
+                    }
                     match polled {
                         Poll::Pending => {
                             self.invite(cx)?;

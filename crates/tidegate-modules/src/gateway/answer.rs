@@ -80,13 +80,7 @@ struct Instead {
 /// Reads an answer up to the end of its head.
 pub(super) enum HeadOf {
     /// HTTP/1, with a method that has the same kind of answer, and whether a switch of protocols was asked for.
-    Http {
-        reader: HeadReader,
-        method: &'static str,
-        may_switch: bool,
-        body: Option<(BodyLength, bool)>,
-        interim: Option<InterimQueue>,
-    },
+    Http { reader: HeadReader, method: &'static str, may_switch: bool, body: Option<(BodyLength, bool)> },
     /// FastCGI.
     FastCgi { decoder: ResponseDecoder, stdout: Vec<u8>, complaints: Complaints },
     /// SCGI: CGI until the connection ends, and whether it has.
@@ -95,16 +89,17 @@ pub(super) enum HeadOf {
 
 impl HeadOf {
     /// Takes bytes; the head, once it is there. `memory` is asked for room for what lies behind it, `about` what complaints
-    /// are about; interim answers set none of `own_cookies`.
+    /// are about; interim answers go to `interim`, and set none of `own_cookies`.
     pub(super) fn push(
         &mut self,
         bytes: &[u8],
         memory: impl FnOnce() -> Vec<u8>,
         about: impl Fn() -> About,
+        interim: Option<&InterimQueue>,
         own_cookies: &OwnCookies,
     ) -> Result<Option<AnswerHead>, AnswerError> {
         match self {
-            HeadOf::Http { reader, method, may_switch, body, interim } => {
+            HeadOf::Http { reader, method, may_switch, body } => {
                 let may_switch = *may_switch;
                 // Of a connection that only ends, the request may have to be sent once more.
                 if !bytes.is_empty() {
@@ -664,13 +659,8 @@ mod tests {
             fastcgi::append_stdout(&mut records, 1, format!("{head}{content}").as_bytes());
             let begun = records.clone();
             fastcgi::end_request(&mut records, 1, 0, ProtocolStatus::RequestComplete);
-            let of_http = HeadOf::Http {
-                reader: HeadReader::default(),
-                method: "GET",
-                may_switch: false,
-                body: None,
-                interim: None,
-            };
+            let of_http =
+                HeadOf::Http { reader: HeadReader::default(), method: "GET", may_switch: false, body: None };
             let of_fastcgi = || HeadOf::FastCgi {
                 decoder: ResponseDecoder::new(1),
                 stdout: Vec::new(),
@@ -682,7 +672,7 @@ mod tests {
                 (of_fastcgi(), &begun, false), // its end is still to come
             ] {
                 let about = || -> About { unreachable!("nobody complains") };
-                let head = reader.push(bytes, Vec::new, about, &own).unwrap().unwrap();
+                let head = reader.push(bytes, Vec::new, about, None, &own).unwrap().unwrap();
                 let whole = is_whole.then(|| (content.as_bytes().to_vec(), true));
                 assert_eq!(reader.take_whole(head.len), whole, "{content}");
                 if !is_whole {

@@ -9,9 +9,10 @@ use super::answer::{AnswerError, AnswerHead, HeadOf};
 use super::attempts::{self, Attempt, Begun, Failure, until_answered};
 use super::complaints::Complaints;
 use super::gather::gather;
+use super::head_deadlines::HeadDeadline;
 use super::link::Link;
 use super::redirects::Back;
-use super::stream::{Checkout, Relay, Silence};
+use super::stream::{Checkout, Relay};
 use super::upload::{REQUEST, Upload, UploadError};
 use super::upstream::{RoutingState, Selection};
 use super::{sendfile, tunnel};
@@ -322,7 +323,6 @@ impl Call {
                 method: if self.head_only { "HEAD" } else { "GET" },
                 may_switch,
                 body: None,
-                interim: self.interim.clone(),
             },
             Dialect::FastCgi => HeadOf::FastCgi {
                 decoder: ResponseDecoder::new(REQUEST),
@@ -518,7 +518,7 @@ struct Exchange {
     began: u64,
     /// Since when the client is waited for: monotonic, nanoseconds.
     owed_since: Option<u64>,
-    silence: Silence,
+    deadline: HeadDeadline,
     /// Armed on a new connection only.
     suspicion: Option<Pin<Box<Deadline>>>,
     starving: Option<Starving>,
@@ -550,7 +550,7 @@ impl Exchange {
             is_sending: true,
             began,
             owed_since: None,
-            silence: Silence::since(began, call.link.timeout),
+            deadline: HeadDeadline::since(began),
             suspicion: None,
             starving: None,
         }
@@ -591,7 +591,7 @@ impl Exchange {
 
     /// Sends the request and waits for the head of its answer.
     fn poll_head(&mut self, cx: &mut Context<'_>, call: &mut Call) -> Poll<Result<AnswerHead, Fault>> {
-        let Call { link, upload, target, .. } = call;
+        let Call { link, upload, target, interim, .. } = call;
         let Some(connection) = &self.connection else { return Poll::Ready(Err(Fault::Client)) };
         let reader = &mut self.reader;
         let mut is_refused = None;
@@ -621,8 +621,8 @@ impl Exchange {
                 let polled = connection.poll_recv(cx, &mut scratch[..room]);
                 if let Poll::Ready(Ok(count)) = polled {
                     let about = || About::new(link, target.as_str());
-                    pushed =
-                        reader.push(&scratch[..count], || upload.take_memory(), about, &link.own_cookies);
+                    let (bytes, interim) = (&scratch[..count], interim.as_ref());
+                    pushed = reader.push(bytes, || upload.take_memory(), about, interim, &link.own_cookies);
                 }
                 polled
             });
@@ -645,7 +645,7 @@ impl Exchange {
                 }
                 Poll::Ready(Ok(_)) => match pushed {
                     Ok(Some(head)) => return Poll::Ready(Ok(head)),
-                    Ok(None) => self.silence.ends(),
+                    Ok(None) => self.deadline.ends(),
                     Err(error) => return Poll::Ready(Err(Fault::Answer(error))),
                 },
                 Poll::Ready(Err(error)) => {
@@ -662,7 +662,7 @@ impl Exchange {
             return Poll::Ready(Err(unanswered(error)));
         }
         if self.is_sending && upload.waits_for_client() {
-            self.silence.ends(); // the client has a deadline of its own
+            self.deadline.ends(); // the client has a deadline of its own
             self.owed_since = Some(monotonic_ns());
             return Poll::Pending;
         }
@@ -673,7 +673,7 @@ impl Exchange {
                 self.starving = Some(Starving::new(self.pool.peer()));
             }
         }
-        if self.silence.poll(cx).is_ready() {
+        if self.deadline.poll(cx, &link.head_deadlines).is_ready() {
             return Poll::Ready(Err(Fault::Silent));
         }
         Poll::Pending

@@ -20,6 +20,7 @@ use tidegate_core::user::Granted;
 use tidegate_core::{Body, Exchange, Response, buffer_pool};
 use tidegate_http::path::encode_path;
 use tidegate_tls::Connector;
+use tidegate_wire::cgi::is_unambiguous;
 use tidegate_wire::h1::{self, ConnectionField, RequestFraming, append_field};
 
 /// The application of a `forward`, on one worker.
@@ -96,7 +97,7 @@ impl Consulted {
         let has_connection = exchange.fields.contains("connection");
         let (request_id, trace) = (exchange.request_id(), exchange.trace_context());
         for field in exchange.fields.iter() {
-            let is_asked = fields::is_unambiguous(field.name)
+            let is_asked = is_unambiguous(field.name)
                 && !ends_here(field.name)
                 && !is_forwarded(field.name)
                 && !is_of_this_request(field.name)

@@ -7,6 +7,7 @@
 use super::claims::is_claim;
 use crate::login::OwnCookies;
 use tidegate_http::{Field, FieldLines, Fields};
+use tidegate_wire::cgi::is_unambiguous;
 use tidegate_wire::h1::{UnsafeField, append_named};
 
 /// Whether a field of this name may be passed on. `is_trusted` tells whether the client is a proxy of one's own; any client
@@ -81,13 +82,6 @@ pub fn is_for_servers(name: &str) -> bool {
         && PREFIXES
             .iter()
             .any(|prefix| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix)))
-}
-
-/// Whether applications can tell a name from all others: in variables and in some frameworks everything but letters and
-/// digits becomes `_`, so that `X.Real.IP` and `X_Real_IP` would be taken for `X-Real-IP` (FAULTS 36).
-#[inline]
-pub fn is_unambiguous(name: &str) -> bool {
-    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// Whether a field tells of the client's certificate (RFC 9440): where there is one of our own connection, that alone

@@ -1,6 +1,7 @@
 //! What a route knows of its application at run time: where it is, the connections of this worker to it, and
 //! the bounds of an exchange.
 
+use super::head_deadlines::HeadDeadlines;
 use super::places::Membership;
 use super::pool_directory::PoolDirectory;
 use super::sendfile::Sendfile;
@@ -126,6 +127,8 @@ pub struct Link {
     pub upstream: Upstream,
     /// How long the application may be silent.
     pub timeout: Duration,
+    /// The same until the heads of answers.
+    pub(super) head_deadlines: Rc<HeadDeadlines>,
     /// Bytes held for a slow client.
     pub buffer: usize,
     /// Bytes of a request body collected first.
@@ -203,6 +206,7 @@ impl Link {
             membership: RefCell::default(),
             upstream,
             timeout: settings.timeout,
+            head_deadlines: HeadDeadlines::new(settings.timeout),
             buffer: usize::try_from(settings.buffer).unwrap_or(usize::MAX),
             request_buffer: usize::try_from(settings.request_buffer).unwrap_or(usize::MAX),
             sendfile: Sendfile::new(&settings.sendfile)?,

@@ -17,6 +17,7 @@ pub mod consult;
 pub mod environment;
 pub mod fields;
 mod gather;
+mod head_deadlines;
 pub mod link;
 mod multiplexed;
 pub mod places;

@@ -30,6 +30,7 @@ use tidegate_http::words::eq_ignore_case;
 use tidegate_http::{FieldLines, Fields, IpText, Method, Status, Version, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_tls::Connector;
+use tidegate_wire::cgi::is_unambiguous;
 use tidegate_wire::h1::{self, ConnectionField, RequestFraming, append_field, append_named};
 
 /// Passes the requests of a route on.
@@ -174,7 +175,7 @@ impl Proxy {
                 || request_id.is_some() && field.is(REQUEST_ID)
                 || trace.is_some() && trace_context::is_field(field.name);
             let ends_here = ends_here(field.name)
-                || !fields::is_unambiguous(field.name)
+                || !is_unambiguous(field.name)
                 // What the client says of its connection takes nothing away that it has not sent.
                 || present.connection && named_by_connection(exchange, field.name) && !exchange.is_granted(field);
             if !ends_here

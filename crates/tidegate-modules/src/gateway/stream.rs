@@ -338,11 +338,6 @@ impl Silence {
         Silence { timeout, deadline: None, since: 0 }
     }
 
-    /// The same where it begins now, monotonic nanoseconds.
-    pub(super) fn since(now: u64, timeout: Duration) -> Silence {
-        Silence { since: now, ..Silence::new(timeout) }
-    }
-
     /// How long it may be.
     pub(super) fn timeout(&self) -> Duration {
         self.timeout

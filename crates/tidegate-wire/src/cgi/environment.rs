@@ -5,6 +5,7 @@
 //! take the place of others, `Proxy` would be `HTTP_PROXY`, which libraries take for a setting, and
 //! connection fields are between the client and this server (FAULTS 36).
 
+use crate::h1::bytes::is_word_all;
 use smallvec::SmallVec;
 use tidegate_http::words::eq_ignore_case;
 use tidegate_http::{Field, Fields};
@@ -250,7 +251,11 @@ fn variable_of(name: &str) -> SmallVec<[u8; USUAL_NAME]> {
     let mut usual = [0; USUAL_NAME];
     if let Some(place) = usual.get_mut(PREFIX.len()..len) {
         place.copy_from_slice(name.as_bytes());
-        usual.iter_mut().for_each(capital); // all of it at once: its length is known beforehand
+        // All of the memory, or half of it, at once: those lengths are known beforehand.
+        match usual.first_chunk_mut::<{ USUAL_NAME / 2 }>().filter(|half| len <= half.len()) {
+            Some(half) => half.iter_mut().for_each(capital),
+            None => usual.iter_mut().for_each(capital),
+        }
         usual[..PREFIX.len()].copy_from_slice(PREFIX);
         return SmallVec::from_buf_and_len(usual, len);
     }
@@ -277,7 +282,14 @@ pub fn is_passed_on(name: &str) -> bool {
         19 => is("proxy-authorization"),
         _ => false,
     };
-    !is_never && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    !is_never && is_unambiguous(name)
+}
+
+/// Whether applications can tell a name from all others: in variables and in some frameworks everything but letters and
+/// digits becomes `_`, so that `X.Real.IP` and `X_Real_IP` would be taken for `X-Real-IP` (FAULTS 36).
+#[inline]
+pub fn is_unambiguous(name: &str) -> bool {
+    is_word_all(name.as_bytes())
 }
 
 #[cfg(test)]

@@ -7,5 +7,5 @@
 mod environment;
 mod response;
 
-pub use environment::{ClientCertificate, Environment, Sink, is_passed_on};
+pub use environment::{ClientCertificate, Environment, Sink, is_passed_on, is_unambiguous};
 pub use response::{CgiError, CgiHead, Redirect, parse_head};

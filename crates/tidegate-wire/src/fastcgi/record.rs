@@ -175,6 +175,26 @@ impl Records {
         self.content == 0
     }
 
+    /// A record that begins with the input, whose header and content are all there: nothing of it is to come but padding. `None`
+    /// where it is not so, or has no content; then nothing is used.
+    #[inline]
+    pub(super) fn whole<'i>(
+        &mut self,
+        input: &'i [u8],
+    ) -> Result<Option<(RecordHeader, &'i [u8])>, FastCgiError> {
+        let Some((head, behind)) = input.split_first_chunk().filter(|_| self.is_between()) else {
+            return Ok(None);
+        };
+        let record = RecordHeader::parse(*head)?;
+        let Some(data) = behind.get(..usize::from(record.content)).filter(|data| !data.is_empty()) else {
+            return Ok(None);
+        };
+        if record.padding > 0 {
+            (self.record, self.padding) = (Some(record), record.padding);
+        }
+        Ok(Some((record, data)))
+    }
+
     /// The bytes used, and what they are. With input that is not empty it uses at least one.
     #[inline]
     pub(super) fn step<'i>(&mut self, input: &'i [u8]) -> Result<(usize, Piece<'i>), FastCgiError> {

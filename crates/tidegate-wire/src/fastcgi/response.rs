@@ -1,7 +1,7 @@
 //! What an application answers, as the server reads it (FastCGI 1.0 sections 4 and 5).
 
 use super::ProtocolStatus;
-use super::record::{FastCgiError, Piece, RecordType, Records};
+use super::record::{FastCgiError, HEADER, Piece, RecordType, Records};
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,27 +73,31 @@ impl ResponseDecoder {
         if self.is_complete() {
             return Ok(Step { consumed: 0, event: Event::Nothing });
         }
-        let (mut consumed, mut piece) = self.records.step(input)?;
-        if let Piece::Begin(record) = piece {
+        if let Some((record, data)) = self.records.whole(input)? {
             self.check(record.kind, record.id, record.content)?;
-            // Most often what it holds is there as well.
-            let behind = input.get(consumed..).unwrap_or_default();
-            if record.content > 0 && !behind.is_empty() {
-                let (more, content) = self.records.step(behind)?;
-                (consumed, piece) = (consumed + more, content);
-            }
+            return Ok(Step { consumed: HEADER + data.len(), event: self.event(record.kind, data) });
         }
+        let (consumed, piece) = self.records.step(input)?;
         let event = match piece {
-            Piece::Nothing | Piece::Begin(_) => Event::Nothing,
-            Piece::Content(record, data) => match record.kind {
-                RecordType::Stdout => Event::Stdout(data),
-                RecordType::Stderr => Event::Stderr(data),
-                RecordType::GetValuesResult => Event::Values(data),
-                RecordType::EndRequest => self.take_end(data),
-                _ => Event::Nothing,
-            },
+            Piece::Nothing => Event::Nothing,
+            Piece::Begin(record) => {
+                self.check(record.kind, record.id, record.content)?;
+                Event::Nothing
+            }
+            Piece::Content(record, data) => self.event(record.kind, data),
         };
         Ok(Step { consumed, event })
+    }
+
+    #[inline]
+    fn event<'i>(&mut self, kind: RecordType, data: &'i [u8]) -> Event<'i> {
+        match kind {
+            RecordType::Stdout => Event::Stdout(data),
+            RecordType::Stderr => Event::Stderr(data),
+            RecordType::GetValuesResult => Event::Values(data),
+            RecordType::EndRequest => self.take_end(data),
+            _ => Event::Nothing,
+        }
     }
 
     fn check(&self, kind: RecordType, id: u16, content: u16) -> Result<(), FastCgiError> {
@@ -111,9 +115,14 @@ impl ResponseDecoder {
     }
 
     fn take_end<'i>(&mut self, data: &[u8]) -> Event<'i> {
-        for (slot, byte) in self.end.iter_mut().skip(usize::from(self.end_len)).zip(data) {
-            *slot = *byte;
-            self.end_len += 1;
+        match data.try_into() {
+            Ok(whole) => self.end = whole,
+            Err(_) => {
+                for (slot, byte) in self.end.iter_mut().skip(usize::from(self.end_len)).zip(data) {
+                    *slot = *byte;
+                    self.end_len += 1;
+                }
+            }
         }
         if !self.records.is_content_complete() {
             return Event::Nothing;

@@ -1,20 +1,19 @@
 //! `Host` and the authority of an absolute target: valid, and the same (RFC 3986 section 3.2, RFC 9112
 //! section 3.2).
 
-use super::bytes::{is_reg_name, reg_name_len};
+use super::bytes::{is_reg_name, is_reg_name_all, reg_name_len};
 use std::net::Ipv6Addr;
 
 /// `uri-host [ ":" port ]` with a host that is not empty. No user information, no path. An IP literal is an
 /// IPv6 address in brackets; the form for future versions has never been used and is refused.
 #[inline]
 pub(crate) fn is_valid(authority: &[u8]) -> bool {
-    // A name as most are, which ends with the authority or at its colon.
-    let at = reg_name_len(authority);
-    if at == authority.len() { at > 0 } else { is_valid_from(authority, at) }
+    is_reg_name_all(authority) || is_more_than_name(authority) // most are nothing but a name
 }
 
-/// The same where nothing up to `at` is more than a name.
-fn is_valid_from(authority: &[u8], at: usize) -> bool {
+/// The same of one with a port, or with another host than a plain name.
+fn is_more_than_name(authority: &[u8]) -> bool {
+    let at = reg_name_len(authority);
     if at > 0
         && let Some([b':', port @ ..]) = authority.get(at..)
     {

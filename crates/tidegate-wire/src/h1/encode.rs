@@ -107,6 +107,10 @@ pub fn encode_interim(out: &mut Vec<u8>, status: u16, reason: &str, field_lines:
 }
 
 fn push_status_line(out: &mut Vec<u8>, status: u16, reason: &str) {
+    // As most begin.
+    if status == 200 && reason == "OK" {
+        return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    }
     let [hundreds, tens, ones] = [status / 100, status / 10, status].map(|digits| b'0' + (digits % 10) as u8);
     debug_assert!(matches!(status, 100..=999), "invariant: a status has three digits");
     out.reserve(15 + reason.len());

@@ -5,7 +5,7 @@
 //! [`append_field`](super::append_field) or from our own code.
 
 use super::ConnectionField;
-use super::bytes::{is_token_all, target_len};
+use super::bytes::{is_target_all, is_token_all};
 use super::encode::push_content_length;
 use super::{MAX_METHOD, authority};
 use thiserror::Error;
@@ -75,7 +75,7 @@ pub fn begin_request(out: &mut Vec<u8>, method: &str, target: &str, host: &str) 
     if !is_usual && (method.len() > MAX_METHOD || !is_token_all(method.as_bytes())) {
         return Err(UnsafeRequest::Method);
     }
-    if target.is_empty() || target_len(target.as_bytes()) != target.len() {
+    if target.is_empty() || !is_target_all(target.as_bytes()) {
         return Err(UnsafeRequest::Target);
     }
     if !authority::is_valid(host.as_bytes()) {

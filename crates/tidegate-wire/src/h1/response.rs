@@ -17,8 +17,8 @@ pub struct ResponseHead<'h, 'b> {
     pub version: Version,
     /// 100 to 599.
     pub status: u16,
-    /// As sent; empty if it holds bytes beyond ASCII. Act on the status alone.
-    pub reason: &'b str,
+    /// As sent, which may be beyond ASCII. Act on the status alone.
+    pub reason: &'b [u8],
     /// All field lines in the order they came.
     pub fields: &'h [Field<'b>],
     /// What this head means for the exchange.
@@ -134,7 +134,7 @@ fn tokens<'b>(
     view: &'b [u8],
     limits: &HeadLimits,
     space: &mut FieldSpace<'b>,
-) -> Option<(Version, u16, &'b str, &'b [u8])> {
+) -> Option<(Version, u16, &'b [u8], &'b [u8])> {
     let (version, status, reason, rest) = Tokens(view).status_line()?;
     let Tokens(rest) = rest.fields(limits, space)?;
     Some((version, status, reason, rest))

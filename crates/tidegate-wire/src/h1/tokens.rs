@@ -69,10 +69,9 @@ impl<'b> Tokens<'b> {
         Some((version(*minor), Tokens(rest)))
     }
 
-    /// Version, status and reason of a status line. A reason with bytes beyond ASCII is told as an empty one; the space
-    /// before it may be missing.
+    /// Version, status and reason of a status line. The space before a reason may be missing.
     #[inline]
-    pub(super) fn status_line(self) -> Option<(Version, u16, &'b str, Tokens<'b>)> {
+    pub(super) fn status_line(self) -> Option<(Version, u16, &'b [u8], Tokens<'b>)> {
         let (line, rest) = self.0.split_first_chunk()?;
         let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ b'0'..=b'9', b' ', hundreds, tens, ones] =
             line
@@ -87,7 +86,7 @@ impl<'b> Tokens<'b> {
             [b' ', rest @ ..] => Tokens(rest).value()?,
             _ => return None,
         };
-        Some((version(*minor), status, ascii(reason).unwrap_or_default(), rest))
+        Some((version(*minor), status, reason, rest))
     }
 
     /// Bytes of a value as they are, to the end of the line.
@@ -100,6 +99,7 @@ impl<'b> Tokens<'b> {
     #[inline]
     pub(crate) fn fields(self, limits: &HeadLimits, space: &mut FieldSpace<'b>) -> Option<Tokens<'b>> {
         space.clear();
+        let slots = limits.field_slots();
         let mut tokens = self;
         loop {
             if let [b'\r', b'\n', rest @ ..] = tokens.0 {
@@ -107,7 +107,7 @@ impl<'b> Tokens<'b> {
             }
             let (name, rest) = tokens.token(b":")?;
             let (value, rest) = rest.value()?;
-            if space.as_slice().len() >= limits.field_slots() {
+            if space.as_slice().len() >= slots {
                 return None;
             }
             space.push(Field { name, value: trimmed(value) });
@@ -169,13 +169,13 @@ mod tests {
 
     #[test]
     fn status_lines() {
-        type Read = Option<(u16, &'static str)>;
+        type Read = Option<(u16, &'static [u8])>;
         let rows: [(&[u8], Read); 12] = [
-            (b"HTTP/1.1 200 OK\r\n", Some((200, "OK"))),
-            (b"HTTP/1.0 599 \r\n", Some((599, ""))),
-            (b"HTTP/1.9 100\r\n", Some((100, ""))),
-            (b"HTTP/1.1 404 n\xe4\r\n", Some((404, ""))),
-            (b"HTTP/1.1 404 a\tb c\r\n", Some((404, "a\tb c"))),
+            (b"HTTP/1.1 200 OK\r\n", Some((200, b"OK"))),
+            (b"HTTP/1.0 599 \r\n", Some((599, b""))),
+            (b"HTTP/1.9 100\r\n", Some((100, b""))),
+            (b"HTTP/1.1 404 n\xe4\r\n", Some((404, b"n\xe4"))),
+            (b"HTTP/1.1 404 a\tb c\r\n", Some((404, b"a\tb c"))),
             (b"HTTP/1.1 099 x\r\n", None),
             (b"HTTP/1.1 600 x\r\n", None),
             (b"HTTP/1.1 2000\r\n", None),

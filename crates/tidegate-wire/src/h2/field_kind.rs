@@ -4,7 +4,7 @@
 //! and a copy, and no check.
 
 use crate::h1::authority;
-use crate::h1::bytes::{is_token, is_token_all, is_value, target_len};
+use crate::h1::bytes::{is_target_all, is_token, is_token_all, is_value};
 
 /// The fields that mean something to the codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,7 +77,7 @@ impl Traits {
             is_blank(value.first()) || is_blank(value.last()) || !value.iter().all(|byte| is_value(*byte));
         self.has_form = match self.kind {
             FieldKind::Method => is_token_all(value),
-            FieldKind::Path => value.starts_with(b"/") && target_len(value) == value.len(),
+            FieldKind::Path => value.starts_with(b"/") && is_target_all(value),
             FieldKind::Authority => authority::is_valid(value),
             _ => false,
         };

@@ -163,8 +163,7 @@ impl Connection {
         (entry.method, entry.target) = (or_dash(sent_method), or_dash(sent_target));
         let decision = self.decide(cx, &engine, &head, &mut entry);
         // The connection stays, whatever has become of the request: what it has under way is not lost for that.
-        let Decision { reply, content_sink, content, account, request_key, is_exempt, log: sink, .. } =
-            decision;
+        let Decision { reply, content_sink, content, account, is_exempt, log: sink, .. } = decision;
         let Decision { ends_with_client, interim, signals, tls, identity, trace, limits, held, .. } =
             decision;
         let Decision { series, about, .. } = decision;
@@ -194,12 +193,9 @@ impl Connection {
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             // Polled when all that has come is read: what is cancelled there must not reach an application.
-            waiting => Err(cx
-                .admission
-                .later(waiting, account, is_exempt)
-                .known_as(request_key)
-                .hearing(signals)
-                .tracing(trace.as_ref())),
+            waiting => {
+                Err(cx.admission.later(waiting, account, is_exempt).hearing(signals).tracing(trace.as_ref()))
+            }
         };
         let incoming =
             content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming::content(sink, about));
@@ -222,7 +218,7 @@ impl Connection {
             }
             Err(later) => Output::later(later),
         };
-        let record = cx.capture(&entry, sink);
+        let record = cx.capture(&entry, sink, output.is_awaited());
         let mut work = StreamWork::new(stream, request, output, grace);
         (work.incoming, work.interim, work.record, work.limits) = (incoming, interim, record, limits);
         work.held = held;

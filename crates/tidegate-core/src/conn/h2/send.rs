@@ -313,6 +313,9 @@ impl Connection {
             push_interim(h2, cx, stream, interim);
         }
         if let Poll::Ready(response) = polled {
+            if !self.peer_closed {
+                cx.admission.on_answer(&response, || work.record.as_ref().map(|record| record.entry()));
+            }
             work.invite(h2, cx);
             if self.answer(h2, cx, &mut work, response).is_err() {
                 return work.count(cx); // the next flush returns the error
