@@ -137,6 +137,14 @@ impl HeadDeadlines {
     }
 }
 
+impl Drop for HeadDeadlines {
+    fn drop(&mut self) {
+        if let Some(watcher) = self.watcher.get_mut() {
+            watcher.wake_by_ref(); // it ends
+        }
+    }
+}
+
 /// Wakes those whose deadlines have passed, for as long as there is a queue.
 struct Watcher {
     deadlines: Weak<HeadDeadlines>,
@@ -281,5 +289,9 @@ mod tests {
             counts.iter().map(|count| count.0.load(std::sync::atomic::Ordering::Relaxed)).collect();
         assert_eq!(woken, [1, 0, 1]);
         assert!(!all.is_watched.get(), "nobody waits");
+        // The task learns that there is no queue any more.
+        *all.watcher.borrow_mut() = Some(Waker::from(counts[1].clone()));
+        drop((deadlines, all));
+        assert_eq!(counts[1].0.load(std::sync::atomic::Ordering::Relaxed), 1);
     }
 }
