@@ -1,11 +1,12 @@
 //! One connection to a backend, with TLS or without. It is registered with the poller once, for as long as it
 //! lives, and owns no buffer: an idle one costs its descriptor and little else.
 
+use crate::disown::recv_owned;
 use crate::peer::{Opened, Peer};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendFlags, recvmsg};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags};
 use std::cell::{Cell, RefCell};
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -35,10 +36,6 @@ fn or_end(received: io::Result<usize>, fd: BorrowedFd<'_>) -> io::Result<usize> 
         received => received,
     }
 }
-
-/// What whoever answers on a unix socket passes, with a byte behind what it has sent, where that is not all of it. Such a
-/// connection has no other way to end but one that looks whole.
-pub const DISOWNED: &[u8; 1] = b"!";
 
 /// An open connection.
 pub struct Connection {
@@ -92,8 +89,8 @@ impl Connection {
         self.exchanges > 0
     }
 
-    /// What the peer disowns by a descriptor that it passes with the byte [`DISOWNED`] is an error behind all that it has sent
-    /// before: for one exchange, on a unix socket.
+    /// What the peer has disowned ([`disown`](crate::disown)) is an error behind all that it has sent: for one exchange, on a unix
+    /// socket.
     pub fn heed_disowning(&mut self) {
         self.disowns = Some(Cell::new(false));
     }
@@ -355,26 +352,6 @@ fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
         Ok((_, count)) => Ok(Received::Bytes { count, drained: count < room }),
         Err(Errno::AGAIN | Errno::INTR) => Ok(Received::WouldBlock),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Receives what the peer has not disowned.
-fn recv_owned(fd: BorrowedFd<'_>, buffer: &mut [u8], disowned: &Cell<bool>) -> io::Result<usize> {
-    let broken = || Err(io::Error::other("it was ended before its answer was"));
-    if disowned.get() {
-        return broken();
-    }
-    // There is no room for a descriptor: the kernel closes it, and says so. The byte that it comes with ends what is received.
-    let mut ancillary = RecvAncillaryBuffer::default();
-    let pieces = &mut [IoSliceMut::new(buffer)];
-    let received = recvmsg(fd, pieces, &mut ancillary, RecvFlags::empty())?;
-    if !received.flags.contains(ReturnFlags::CTRUNC) {
-        return Ok(received.bytes);
-    }
-    disowned.set(true);
-    match received.bytes {
-        0 | 1 => broken(),
-        bytes => Ok(bytes - 1),
     }
 }
 

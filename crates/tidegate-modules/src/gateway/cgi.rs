@@ -11,19 +11,15 @@
 //! left running, also what has made itself a daemon: the stub is a subreaper (`supervise/descendants.rs`).
 //!
 //! An answer ends where its script does. Of a script that was killed, by the stub or by a signal, the stub says so on the same
-//! connection, behind what has been written, so that nobody takes the beginning for all of it: [`DISOWNED`], with a descriptor.
+//! connection, behind what has been written ([`disown`]), so that nobody takes the beginning for all of it.
 
 use super::script_fault::fault_of;
 use super::supervise::descendants;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{
-    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, accept_with, recv, send,
-    sendmsg, shutdown,
-};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, accept_with, recv, send, shutdown};
 use rustix::process::{Signal, WaitOptions, kill_process_group, waitpid};
 use std::ffi::{CStr, CString, FromBytesWithNulError, NulError, OsStr};
-use std::io::{self, IoSlice, Read};
-use std::mem::MaybeUninit;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -31,7 +27,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
-use tidegate_client::DISOWNED;
+use tidegate_client::disown;
 use tidegate_http::Status;
 use tidegate_io::spawn::{Program, Spawner, Started};
 use tidegate_wire::scgi;
@@ -203,7 +199,7 @@ impl Endings {
                 Err(error) => return Err(error.into()),
             }
             let is_asked = fds.get(self.untold.len()).is_some_and(|listener| !listener.revents().is_empty());
-            self.untold.retain(|answer| !is_told(disown(answer)));
+            self.untold.retain(|answer| !disown(answer));
             if is_asked {
                 break;
             }
@@ -214,7 +210,7 @@ impl Endings {
     /// What comes of a script, once it has ended: the rest of its answer, or the word that there is none.
     fn watch(&mut self, script: &Started, connection: UnixStream) -> Result<(), String> {
         let (outcome, is_whole) = watch(script, &connection, self.expiration);
-        if !is_whole && !is_told(disown(&connection)) {
+        if !is_whole && !disown(&connection) {
             self.untold.push(connection);
         } else {
             // What it has left running does not hold up the answer, and ends with the request.
@@ -294,22 +290,6 @@ fn watch(script: &Started, connection: &UnixStream, expiration: Duration) -> (Re
     (outcome, is_whole)
 }
 
-/// Says that what has been written is not all of the answer; with a descriptor, which nobody takes, since a byte alone would be
-/// taken for a part of it.
-fn disown(answer: &UnixStream) -> rustix::io::Result<usize> {
-    let descriptors = [rustix::stdio::stderr()];
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut room);
-    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    sendmsg(answer, &[IoSlice::new(DISOWNED)], &mut ancillary, flags)
-}
-
-/// Whether there is no more to say: whoever has gone does not listen.
-fn is_told(said: rustix::io::Result<usize>) -> bool {
-    !matches!(said, Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR))
-}
-
 fn wait(ended: &OwnedFd, connection: &UnixStream, deadline: Instant) -> Result<(), String> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -330,5 +310,45 @@ fn wait(ended: &OwnedFd, connection: &UnixStream, deadline: Instant) -> Result<(
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(format!("it cannot be watched: {error}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn an_answer_without_room_is_disowned_once_there_is_some_while_others_ask() {
+        let folder = std::env::temp_dir().join(format!("tidegate-untold-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("stub.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let (mut answer, mut reader) = UnixStream::pair().unwrap();
+        answer.set_nonblocking(true).unwrap();
+        let mut written = 0;
+        while let Ok(count) = answer.write(&[b'x'; 4096]) {
+            written += count;
+        }
+        assert!(!disown(&answer));
+        let left = descendants::Left::default();
+        let mut endings = Endings { expiration: Duration::ZERO, left, untold: vec![answer] };
+        let listener = OwnedFd::from(listener);
+        // Somebody asks: that is not held up by whoever reads slowly.
+        let asking = UnixStream::connect(&path).unwrap();
+        endings.tell_until_asked(&listener).unwrap();
+        assert_eq!(endings.untold.len(), 1);
+        drop((accept_with(&listener, rustix::net::SocketFlags::CLOEXEC).unwrap(), asking));
+        std::fs::remove_dir_all(&folder).unwrap();
+        // Nobody does, and it is read.
+        let telling =
+            std::thread::spawn(move || endings.tell_until_asked(&listener).map(|()| endings.untold.len()));
+        let mut read = vec![0; written];
+        reader.read_exact(&mut read).unwrap();
+        assert_eq!(telling.join().unwrap().unwrap(), 0);
+        let mut sign = Vec::new();
+        reader.read_to_end(&mut sign).unwrap();
+        assert_eq!(sign, b"!");
     }
 }
