@@ -238,6 +238,81 @@ fn who_crashes_again_and_again_is_answered_for_at_once() {
     assert_eq!(server.get("/").0, 200);
 }
 
+/// The socket is the server's: connecting succeeds, and nobody ever accepts.
+#[test]
+fn who_waits_before_processes_that_end_is_answered_as_soon_as_the_pool_fails() {
+    for (name, pool) in [
+        ("at-once", "command \"sh\" \"-c\" \"exit 1\"; processes min=0"),
+        ("soon", "command \"sh\" \"-c\" \"sleep 0.7; exit 1\"; socket auto pass=descriptor"),
+        ("late", "command \"sh\" \"-c\" \"sleep 1.3; exit 1\"; processes min=0; socket auto pass=stdin"),
+        ("shared", "command \"sh\" \"-c\" \"sleep 0.7; exit 1\"; socket \"unix:shared.sock\""),
+    ] {
+        let pool = format!("pool \"scripts\" {{ user \"root\"; {pool} }}");
+        let server = Server::start(&format!("boot-{name}"), &pool, "proxy \"scripts\" { timeout \"15s\" }");
+        for _ in 0..2 {
+            let (status, answer) = server.get("/cgi-bin/hello");
+            assert!(status == 503 && answer.contains("Retry-After: "), "{name}: {answer}");
+        }
+        wait_for(|| (server.pool()["in_use"] == 0).then_some(()), "the places to be free");
+    }
+}
+
+/// Answers what comes on descriptor 3, and writes down how often. Where `FAILS` holds it ends once somebody waits.
+const LISTENER: &str = "import os, select, socket, sys\n\
+    listener = socket.socket(fileno=3)\n\
+    if FAILS:\n    select.select([listener], [], [])\n    sys.exit(1)\n\
+    while True:\n    connection, _ = listener.accept()\n    request = b''\n\
+    \x20   while not request.endswith(b'content'): request += connection.recv(65536)\n\
+    \x20   os.write(os.open('answered', os.O_WRONLY | os.O_CREAT | os.O_APPEND), b'.')\n\
+    \x20   connection.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\nok')\n\
+    \x20   connection.close()\n";
+
+fn listener(name: &str, processes: usize, fails: &str) -> Server {
+    let pool = format!(
+        "pool \"scripts\" {{ user \"root\"; command \"python3\" \"main\"; folder \"cgi-bin\"; queue age=\"30s\"\n\
+         socket auto pass=descriptor; processes min={processes} max={processes} }}"
+    );
+    let text = LISTENER.replace("FAILS", fails);
+    Server::start_with(name, &pool, "proxy \"scripts\" { timeout \"15s\" }", &[("main", &text)])
+}
+
+fn post(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(WAIT)).unwrap();
+    let head =
+        "POST /cgi-bin/x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 7\r\n\r\n";
+    write!(stream, "{head}content").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn who_waits_while_the_next_process_boots_is_served() {
+    // The first one fails, and whatever is not safe may be given to the next: nobody has begun with it.
+    let fails = "not os.path.exists('failed') and not os.close(os.open('failed', os.O_CREAT))";
+    let server = listener("boot-again", 1, fails);
+    let answer = post(&server.address);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(server.folder.join("cgi-bin/failed").exists());
+    assert_eq!(server.pool()["restarts"], 1);
+}
+
+#[test]
+fn who_waits_before_one_that_ends_is_given_to_one_that_lives() {
+    let server = listener("boot-one", 2, "listener.getsockname().endswith('-1.sock')");
+    let count = 12;
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..count).map(|_| scope.spawn(|| post(&server.address))).collect();
+        for answer in all.into_iter().map(|one| one.join().unwrap()) {
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        }
+    });
+    // None was carried out twice, neither at once nor by the one that comes next.
+    wait_for(|| (server.pool()["restarts"].as_u64() >= Some(2)).then_some(()), "one to have failed");
+    assert_eq!(fs::read(server.folder.join("cgi-bin/answered")).unwrap().len(), count);
+}
+
 #[test]
 fn a_reload_touches_only_what_it_changes() {
     let server = Server::start("reload", POOL, ROUTE);

@@ -59,6 +59,8 @@ pub(super) enum Fault {
     Unreachable(io::Error),
     /// No answer within the time that the settings say.
     Silent,
+    /// No process of the pool is left that could have accepted the connection, and nobody has begun with the request.
+    Unaccepted,
     /// The client's content ended badly; the engine answers in place of whatever is said here.
     Client,
     /// The application has given up the request while the client owed content. That says nothing of its health.
@@ -186,9 +188,10 @@ impl Attempts {
             return None;
         }
         let error = failed(link, &about, &fault, pick.as_ref());
+        let is_unaccepted = matches!(fault, Fault::Unaccepted);
         let is_sent = !matches!(fault, Fault::Unreachable(_));
         match (&fault, pick) {
-            (Fault::Client | Fault::Owed(_), _) | (_, None) => {}
+            (Fault::Client | Fault::Owed(_) | Fault::Unaccepted, _) | (_, None) => {}
             (Fault::Silent, Some(pick)) => pick.hung(routing),
             (_, Some(mut pick)) => pick.failed(routing),
         }
@@ -202,7 +205,10 @@ impl Attempts {
             self.wants_new = link.upstream.is_pool();
             request.rewind();
         }
-        self.before = Some(Box::new(error));
+        // What nobody has accepted is answered by what the pool says of itself now.
+        if !is_unaccepted {
+            self.before = Some(Box::new(error));
+        }
         None
     }
 }
@@ -229,6 +235,11 @@ fn failed(link: &Link, about: &About, fault: &Fault, pick: Option<&Selection>) -
             failures.add(GatewayFailure::Silent, 1);
             log::error(format_args!("{about}: {name}: no answer within {:?}", link.timeout));
             Error { answer: answer::error(Status::GATEWAY_TIMEOUT), why: Some(GatewayFailure::Silent) }
+        }
+        Fault::Unaccepted => {
+            failures.add(GatewayFailure::Down, 1);
+            log::info(format_args!("{about}: {name}: no process is left to accept the request"));
+            Error { answer: answer::busy(Some(1)), why: Some(GatewayFailure::Down) }
         }
         Fault::Owed(said) => {
             log::info(format_args!(

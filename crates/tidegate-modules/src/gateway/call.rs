@@ -7,6 +7,7 @@ use super::abandon::{abandon, finish};
 use super::about::About;
 use super::answer::{AnswerError, AnswerHead, HeadOf};
 use super::attempts::{self, Attempt, Begun, Failure, until_answered};
+use super::backlog::Backlog;
 use super::complaints::Complaints;
 use super::gather::gather;
 use super::head_deadlines::HeadDeadline;
@@ -22,9 +23,8 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tidegate_client::http1::HeadReader;
-use tidegate_client::{Connection, Pool, Starving};
+use tidegate_client::{Connection, Pool};
 use tidegate_core::body_stream::Splice;
 use tidegate_core::interim::InterimQueue;
 use tidegate_core::response::Head;
@@ -33,7 +33,6 @@ use tidegate_http::{FieldLines, Status};
 use tidegate_io::LocalFuture;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::runtime;
-use tidegate_io::timer::{self, Deadline};
 use tidegate_stats::Elapsed;
 use tidegate_stats::series::Phase;
 use tidegate_stats::{GatewayFailure, Worker as Stats};
@@ -41,8 +40,7 @@ use tidegate_wire::fastcgi::ResponseDecoder;
 
 /// Bytes read at once while the head is waited for: what is behind it is copied once.
 const FIRST_READ: usize = 8 << 10;
-/// How long a request on a new connection waits until idle ones are suspected to stand in its way.
-const PATIENCE: Duration = Duration::from_millis(50);
+
 /// A request, ready to be sent.
 pub(super) struct Call {
     pub(super) link: Rc<Link>,
@@ -108,6 +106,8 @@ enum Fault {
     Broken(io::Error),
     Answer(AnswerError),
     Silent,
+    /// No process is left that could accept the connection, and none has.
+    Unaccepted,
     /// The client's content ended badly; the engine answers in place of whatever is said here.
     Client,
 }
@@ -302,7 +302,7 @@ impl Call {
         let may_repeat = match fault {
             Fault::Unanswered(_) | Fault::Owed(_) => self.may_repeat || !self.upload.has_begun(),
             // It was not begun with.
-            Fault::Answer(AnswerError::Overloaded) => true,
+            Fault::Answer(AnswerError::Overloaded) | Fault::Unaccepted => true,
             _ => false,
         } && self.upload.is_repeatable();
         // An idle connection that the other end closes at the same moment is nobody's fault; on a new one that is
@@ -466,11 +466,12 @@ impl Call {
 
 impl From<Fault> for attempts::Fault {
     fn from(fault: Fault) -> attempts::Fault {
-        use attempts::Fault::{Application, Client, Silent};
+        use attempts::Fault::{Application, Client, Silent, Unaccepted};
         match fault {
             Fault::Client => Client,
             Fault::Owed(error) => attempts::Fault::Owed(error.to_string()),
             Fault::Silent => Silent,
+            Fault::Unaccepted => Unaccepted,
             Fault::Answer(error) => Application(
                 match error {
                     AnswerError::Overloaded => GatewayFailure::Overloaded,
@@ -519,9 +520,8 @@ struct Exchange {
     /// Since when the client is waited for: monotonic, nanoseconds.
     owed_since: Option<u64>,
     deadline: HeadDeadline,
-    /// Armed on a new connection only.
-    suspicion: Option<Pin<Box<Deadline>>>,
-    starving: Option<Starving>,
+    /// Of a new connection, until something comes.
+    backlog: Option<Box<Backlog>>,
 }
 
 impl Exchange {
@@ -551,15 +551,14 @@ impl Exchange {
             began,
             owed_since: None,
             deadline: HeadDeadline::since(began),
-            suspicion: None,
-            starving: None,
+            backlog: None,
         }
     }
 
     /// Carries it out.
     fn poll(&mut self, cx: &mut Context<'_>, call: &mut Call) -> Poll<Result<Answered, Box<Failure>>> {
         let head = std::task::ready!(self.poll_head(cx, call));
-        (self.suspicion, self.starving) = (None, None);
+        self.backlog = None;
         Poll::Ready(match head {
             Ok(head) => self.answered(call, head),
             Err(fault) => {
@@ -614,6 +613,16 @@ impl Exchange {
                 }
             }
         }
+        let is_owing = self.is_sending && upload.waits_for_client();
+        // A new connection that is not served may stand behind idle ones, or before nobody.
+        let mut is_unattended = false;
+        if !connection.is_reused() && reader.is_empty() && !is_owing {
+            let backlog = self.backlog.get_or_insert_with(|| Box::new(Backlog::new()));
+            is_unattended = backlog.poll_left(cx, self.pool.peer(), self.pick.as_ref()).is_ready();
+            if is_unattended {
+                connection.look_again(); // who has accepted it has closed it
+            }
+        }
         loop {
             let mut pushed = Ok(None); // where it is made, not passed on: it is large
             let polled = runtime::with_scratch(|scratch| {
@@ -661,17 +670,13 @@ impl Exchange {
         if let Some(error) = is_refused {
             return Poll::Ready(Err(unanswered(error)));
         }
-        if self.is_sending && upload.waits_for_client() {
+        if is_unattended && reader.is_empty() {
+            return Poll::Ready(Err(Fault::Unaccepted));
+        }
+        if is_owing {
             self.deadline.ends(); // the client has a deadline of its own
             self.owed_since = Some(monotonic_ns());
             return Poll::Pending;
-        }
-        // A new connection that is not served may stand behind idle ones.
-        if !connection.is_reused() && self.starving.is_none() && reader.is_empty() {
-            let suspicion = self.suspicion.get_or_insert_with(|| Box::pin(timer::after(PATIENCE)));
-            if suspicion.as_mut().poll(cx).is_ready() {
-                self.starving = Some(Starving::new(self.pool.peer()));
-            }
         }
         if self.deadline.poll(cx, &link.head_deadlines).is_ready() {
             return Poll::Ready(Err(Fault::Silent));

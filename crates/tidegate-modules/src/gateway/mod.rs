@@ -8,6 +8,7 @@ mod abandon;
 mod about;
 mod answer;
 mod attempts;
+mod backlog;
 pub mod balance;
 mod call;
 pub mod cgi;

@@ -10,6 +10,7 @@ use super::attempts::{self, Attempt, Begun, Failure, until_answered};
 use super::call::announced;
 use super::fields::RequestTrailers;
 use super::link::Link;
+use super::pool::Attended;
 use super::redirects::Back;
 use super::sendfile;
 use super::stream::Silence;
@@ -67,6 +68,8 @@ enum Fault {
     /// The same, while the client owed content.
     Owed(Http2Error),
     Silent,
+    /// No process is left that could accept the connection.
+    Unaccepted,
     Client,
     Answer(AnswerError),
 }
@@ -110,7 +113,8 @@ impl Attempt for Multiplexed {
         }
         let mut weight = Weight::default();
         weight.set(stream.held());
-        match self.head(&stream).await {
+        let attended = pick.as_ref().and_then(Selection::attended);
+        match self.head(&stream, attended).await {
             Ok((head, owed)) => {
                 let now = monotonic_ns();
                 let elapsed = Elapsed::nanos(now.saturating_sub(began).saturating_sub(owed));
@@ -130,10 +134,14 @@ impl Attempt for Multiplexed {
                 Ok(self.respond(head, cookie, stream, pick).await)
             }
             Err(fault) => {
-                let may_repeat =
+                let is_lost =
                     matches!(&fault, Fault::Stream(error) | Fault::Owed(error) if self.repeats(error));
+                // The connection may have been accepted earlier, and its end not seen yet.
+                let is_unaccepted =
+                    matches!(fault, Fault::Unaccepted) && self.may_repeat && self.upload.is_held;
+                let may_repeat = is_lost || is_unaccepted;
                 // The connection was on its way out, most often.
-                let is_coincidence = may_repeat;
+                let is_coincidence = is_lost;
                 Err(Box::new(Failure { fault: fault.into(), pick: pick.take(), may_repeat, is_coincidence }))
             }
         }
@@ -180,7 +188,11 @@ impl Multiplexed {
 
     /// Sends content, and waits for the head of the answer. For how long content of the client was waited for comes with it,
     /// nanoseconds.
-    async fn head(&mut self, stream: &Http2Stream) -> Result<(Answer, u64), Fault> {
+    async fn head(
+        &mut self,
+        stream: &Http2Stream,
+        attended: Option<Attended>,
+    ) -> Result<(Answer, u64), Fault> {
         let Multiplexed { upload, interim, link, .. } = self;
         let mut silence = Silence::new(link.timeout);
         let (mut owed, mut owed_since) = (0u64, None::<u64>);
@@ -206,6 +218,9 @@ impl Multiplexed {
                     Poll::Ready(Ok(head)) => return Poll::Ready(Ok((head, owed))),
                     Poll::Ready(Err(error)) if is_owed => return Poll::Ready(Err(Fault::Owed(error))),
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(Fault::Stream(error))),
+                    Poll::Pending if attended.as_ref().is_some_and(|own| own.poll_left(cx).is_ready()) => {
+                        return Poll::Ready(Err(Fault::Unaccepted));
+                    }
                     Poll::Pending if upload.waits_for_client => {
                         silence.ends(); // the client has a deadline of its own
                         owed_since = Some(monotonic_ns());
@@ -265,6 +280,7 @@ impl From<Fault> for attempts::Fault {
         match fault {
             Fault::Client => attempts::Fault::Client,
             Fault::Silent => attempts::Fault::Silent,
+            Fault::Unaccepted => attempts::Fault::Unaccepted,
             Fault::Answer(error) => {
                 attempts::Fault::Application(GatewayFailure::Malformed, error.to_string())
             }

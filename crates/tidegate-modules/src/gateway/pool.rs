@@ -3,12 +3,14 @@
 
 use super::places::{Place, PlaceLimits, Places, Refused};
 use super::pool_messages::{MemberDemand, PoolAddress, PoolDemand, PoolMember, PoolPhase, PoolUpdate};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tidegate_client::{Peers, Starving};
 use tidegate_io::connect::Address;
+use tidegate_io::locking::lock;
 
 /// Members that have left and are remembered as such.
 const DEPARTED: usize = 256;
@@ -40,8 +42,19 @@ struct Member {
     places: AtomicUsize,
     in_use: AtomicUsize,
     requests: AtomicU64,
+    answered: AtomicU64,
     hung: AtomicU64,
     is_leaving: AtomicBool,
+    attendance: Mutex<Attendance>,
+}
+
+/// Whether anybody accepts connections at a member, and who wants to hear when nobody does any more.
+#[derive(Default)]
+struct Attendance {
+    /// Never false again: a successor at the same address is another member.
+    is_unattended: bool,
+    watches: u64,
+    wakers: HashMap<u64, Waker>,
 }
 
 impl Member {
@@ -52,9 +65,21 @@ impl Member {
             places: AtomicUsize::new(0),
             in_use: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
             hung: AtomicU64::new(0),
             is_leaving: AtomicBool::new(false),
+            attendance: Mutex::default(),
         })
+    }
+
+    /// No process accepts connections there.
+    fn is_left(&self) {
+        let wakers = {
+            let mut attendance = lock(&self.attendance);
+            attendance.is_unattended = true;
+            std::mem::take(&mut attendance.wakers)
+        };
+        wakers.into_values().for_each(Waker::wake);
     }
 
     /// Share of its places in use, in units of 2^-16: what balancing compares.
@@ -67,6 +92,7 @@ impl Member {
             address: self.named.clone(),
             in_use: self.in_use.load(Relaxed),
             requests: self.requests.load(Relaxed),
+            answered: self.answered.load(Relaxed),
             hung: self.hung.load(Relaxed),
         }
     }
@@ -190,6 +216,10 @@ impl Pool {
         // With the lock held: whoever is given a place by this looks for a member after it.
         self.places.set_limits(limits);
         self.places.set_down(update.retry_after);
+        // Behind that: whoever leaves it for another place is told whether there is one.
+        for member in state.leaving.iter().filter(|member| update.unattended.contains(&member.named)) {
+            member.is_left();
+        }
     }
 
     /// A member that leaves has ended a request.
@@ -222,6 +252,19 @@ impl Lease {
         &self.pool
     }
 
+    /// The request was answered: the process takes requests.
+    #[inline]
+    pub fn answered(&self) {
+        self.member.answered.fetch_add(1, Relaxed);
+    }
+
+    /// Tells when nobody accepts connections there any more.
+    pub(super) fn attended(&self) -> Attended {
+        let mut attendance = lock(&self.member.attendance);
+        attendance.watches += 1;
+        Attended { member: self.member.clone(), watch: attendance.watches }
+    }
+
     /// Ends the lease of a request that got no answer until its deadline: the supervisor ends the process.
     pub fn hung(self) {
         self.member.hung.fetch_add(1, Relaxed);
@@ -234,5 +277,30 @@ impl Drop for Lease {
         if self.member.is_leaving.load(Relaxed) {
             self.pool.forget();
         }
+    }
+}
+
+/// Watches for the moment in which no process is left that accepts connections at a member. See [`Lease::attended`].
+pub(super) struct Attended {
+    member: Arc<Member>,
+    watch: u64,
+}
+
+impl Attended {
+    /// Ready once nobody does.
+    pub(super) fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut attendance = lock(&self.member.attendance);
+        if attendance.is_unattended {
+            return Poll::Ready(());
+        }
+        attendance.wakers.insert(self.watch, cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Attended {
+    fn drop(&mut self) {
+        let waker = lock(&self.member.attendance).wakers.remove(&self.watch);
+        drop(waker); // not while the lock is held
     }
 }

@@ -158,6 +158,7 @@ mod tests {
             name: "app".into(),
             sequence: 1,
             members: ports.iter().map(|port| PoolMember { address: address(port), places }).collect(),
+            unattended: Vec::new(),
             queue_length: 0,
             queue_age: Duration::from_secs(1),
             phase: PoolPhase::Up,
@@ -233,6 +234,28 @@ mod tests {
         assert_eq!(directory.demands()[0].members.len(), 2);
         drop(two);
         assert!(take(&pool).is_ok());
+    }
+
+    #[test]
+    fn who_waits_for_a_member_hears_when_nobody_accepts_there_any_more() {
+        let directory = PoolDirectory::default();
+        let pool = directory.pool("app");
+        directory.apply(update(1, &[1, 2]));
+        let leases = [take(&pool).expect("a place"), take(&pool).expect("a place")];
+        let watches = leases.each_ref().map(Lease::attended);
+        let is_left = |at: usize| watches[at].poll_left(&mut Context::from_waker(Waker::noop())).is_ready();
+        let first = usize::from(leases[1].address().to_string().ends_with(":1"));
+        // One that is drained goes on with what it has.
+        directory.apply(PoolUpdate { sequence: 2, ..update(1, &[2]) });
+        assert!(!is_left(0) && !is_left(1));
+        let unattended = vec![PoolAddress::Tcp(([127, 0, 0, 1], 1).into())];
+        directory.apply(PoolUpdate { sequence: 3, unattended, ..update(1, &[2]) });
+        assert!(is_left(first) && !is_left(1 - first));
+        // Its successor at the address is another, and takes nothing of it over.
+        directory.apply(PoolUpdate { sequence: 4, ..update(1, &[1, 2]) });
+        assert!(is_left(first) && !is_left(1 - first));
+        let next = take(&pool).expect("the place of the successor");
+        assert!(next.attended().poll_left(&mut Context::from_waker(Waker::noop())).is_pending());
     }
 
     #[test]

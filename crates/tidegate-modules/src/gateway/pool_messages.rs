@@ -89,6 +89,9 @@ pub struct PoolUpdate {
     pub sequence: u64,
     /// Those that take requests now. One that is left out gets no further ones and ends those it has.
     pub members: Vec<PoolMember>,
+    /// Sockets of its own that no process accepts connections on: what waits in their backlogs is dropped before another
+    /// process gets them.
+    pub unattended: Vec<PoolAddress>,
     /// Requests that may wait before it.
     pub queue_length: usize,
     /// How long one may wait.
@@ -122,6 +125,7 @@ impl PoolDemand {
                 Some(member) => {
                     member.in_use += theirs.in_use;
                     member.requests += theirs.requests;
+                    member.answered += theirs.answered;
                     member.hung += theirs.hung;
                 }
                 None => self.members.push(theirs.clone()),
@@ -139,6 +143,8 @@ pub struct MemberDemand {
     pub in_use: usize,
     /// Requests taken to it since it was named first.
     pub requests: u64,
+    /// Requests that it has answered.
+    pub answered: u64,
     /// Requests that it has left without an answer until their deadline.
     pub hung: u64,
 }

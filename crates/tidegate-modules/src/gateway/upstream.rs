@@ -4,6 +4,7 @@
 use super::balance::{self, BalanceKey, Group, Sticky, Tried};
 use super::link::Link;
 use super::places::{Membership, Place, PlaceLimits, Places, Refused};
+use super::pool::Attended;
 use super::pool_directory::{Lease, Pool, PoolDirectory};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -216,6 +217,14 @@ impl Selection {
         }
     }
 
+    /// Of a process of ours: tells when nobody accepts connections there any more.
+    pub(super) fn attended(&self) -> Option<Attended> {
+        match &self.permit {
+            Permit::Lease(lease) => Some(lease.attended()),
+            Permit::Nothing | Permit::Place { .. } | Permit::Member(_) => None,
+        }
+    }
+
     /// It has not answered until the deadline: where it is a process of ours, it is ended.
     pub(super) fn hung(mut self, routing: &mut RoutingState) {
         match std::mem::replace(&mut self.permit, Permit::Nothing) {
@@ -238,6 +247,9 @@ impl Selection {
     pub(super) fn answered(&mut self, upstream: &Upstream, routing: &RoutingState) -> Option<String> {
         if let Permit::Place { until_head: true, .. } = &self.permit {
             self.permit = Permit::Nothing;
+        }
+        if let Permit::Lease(lease) = &self.permit {
+            lease.answered();
         }
         let (Permit::Member(lease), Upstream::Group(group)) = (&mut self.permit, upstream) else {
             return None;

@@ -216,6 +216,7 @@ mod tests {
             name: name.into(),
             sequence: 1,
             members: Vec::new(),
+            unattended: Vec::new(),
             queue_length: 0,
             queue_age: Duration::ZERO,
             phase: PoolPhase::Up,

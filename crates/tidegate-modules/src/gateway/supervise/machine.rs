@@ -67,6 +67,7 @@ pub(super) struct Usage {
     pub slot: Slot,
     pub in_use: usize,
     pub requests: u64,
+    pub answered: u64,
     pub hung: u64,
 }
 
@@ -90,6 +91,12 @@ struct Process {
     patience_until: Duration,
     is_proved: bool,
     is_worn: bool,
+    /// Failures in a row when it was started.
+    failures_before: u32,
+    /// Requests answered at its address when that was told last.
+    answered: Option<u64>,
+    /// It has answered a request itself.
+    has_answered: bool,
     /// Who takes which request is not known of it.
     is_shared: bool,
     /// Thousandths, where they are shared out among processes.
@@ -241,12 +248,18 @@ impl Machine {
         self.advance(now, out);
     }
 
-    /// A process has ended, or could not be started; `how` is a sentence's end: `ended with status 1`.
-    pub(super) fn exited(&mut self, slot: Slot, how: &str, now: Duration, out: &mut Vec<Action>) {
+    /// A process has ended, or could not be started; `how` is a sentence's end: `ended with status 1`. `is_awaited`:
+    /// connections wait in the backlog of its socket.
+    pub(super) fn exited(
+        &mut self,
+        slot: Slot,
+        how: &str,
+        is_awaited: bool,
+        now: Duration,
+        out: &mut Vec<Action>,
+    ) {
         let Some(process) = self.processes.remove(&slot) else { return };
-        if process.is_serving() {
-            self.is_changed = true;
-        }
+        self.is_changed = true; // requests may wait for it, whether it was to get further ones or not
         let was_asked = matches!(process.stage, Stage::Draining { .. } | Stage::Stopping { .. });
         if !was_asked && !self.is_stopping {
             self.restarts += 1;
@@ -255,13 +268,18 @@ impl Machine {
             // Killed from outside, while others of its kind serve, says nothing about the program.
             let is_no_fault =
                 how.starts_with(KILLED) && self.count(|other| other.is_current() && other.is_serving()) > 0;
-            if process.is_proved || age >= PROOF || is_no_fault {
+            // However long it has lived: it has not begun to do what it is there for.
+            let is_useless = is_awaited && !process.has_answered && !is_no_fault;
+            if is_useless {
+                self.failures = self.failures.max(process.failures_before);
+                self.fail(&format!("{how} before it has taken a request"), now, out);
+            } else if process.is_proved || age >= PROOF || is_no_fault {
                 out.push(Action::Say(format!(
                     "a process {how} after {} s; another is started",
                     age.as_secs()
                 )));
             } else {
-                self.fail(how, now, out);
+                self.fail(&format!("{how} soon after its start"), now, out);
             }
         }
         self.advance(now, out);
@@ -273,9 +291,9 @@ impl Machine {
         self.next_start = now + pause;
         self.is_changed = true;
         out.push(Action::Say(match pause {
-            Duration::ZERO => format!("a process {how} soon after its start; another is started"),
+            Duration::ZERO => format!("a process {how}; another is started"),
             _ => format!(
-                "a process {how} soon after its start, {} times in a row; next attempt in {} ms",
+                "a process {how}, {} times in a row; next attempt in {} ms",
                 self.failures,
                 pause.as_millis()
             ),
@@ -329,6 +347,10 @@ impl Machine {
         for (slot, process) in &mut self.processes {
             let known = usage.iter().find(|usage| usage.slot == *slot);
             process.in_use = known.map_or(0, |usage| usage.in_use);
+            // Of a shared socket any of them may be the one that has answered.
+            let told = known.or(usage.first().filter(|_| self.rules.is_shared)).map(|usage| usage.answered);
+            process.has_answered |= process.answered.zip(told).is_some_and(|(before, now)| now > before);
+            process.answered = told.or(process.answered);
             match (process.stage, known) {
                 (Stage::Serving { since }, Some(usage)) if sequence >= since => {
                     if !self.rules.is_shared {
@@ -455,6 +477,9 @@ impl Machine {
                 patience_until: now + START_PATIENCE,
                 is_proved: false,
                 is_worn: false,
+                failures_before: self.failures,
+                answered: None,
+                has_answered: false,
                 is_shared: self.rules.is_shared,
                 requests: 0,
                 in_use: 0,

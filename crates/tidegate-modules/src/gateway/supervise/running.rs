@@ -289,6 +289,7 @@ impl Running {
                     slot: *slot,
                     in_use: member.in_use,
                     requests: member.requests,
+                    answered: member.answered,
                     hung: member.hung,
                 })
             })
@@ -307,9 +308,12 @@ impl Running {
         log::application(&self.pool.name, &name, &child.read_rest());
         effects.guard.ended(child.keeper());
         let Some(how) = child.reap() else { return };
+        let is_awaited = matches!(&child.way, child::Way::Socket(open) if open.has_waiting());
         self.children.remove(&slot);
         self.killed.remove(&slot);
-        self.with_machine(effects, |machine, now, actions| machine.exited(slot, &how, now, actions));
+        self.with_machine(effects, |machine, now, actions| {
+            machine.exited(slot, &how, is_awaited, now, actions);
+        });
     }
 
     /// A process has written something.
@@ -341,7 +345,7 @@ impl Running {
                     match outcome {
                         Ok(true) => machine.ready(slot, effects.now, &mut more),
                         Ok(false) => {}
-                        Err(problem) => machine.exited(slot, &problem, effects.now, &mut more),
+                        Err(problem) => machine.exited(slot, &problem, false, effects.now, &mut more),
                     }
                     actions.extend(more);
                 }
@@ -398,6 +402,7 @@ impl Running {
             return;
         }
         let mut members: Vec<PoolMember> = Vec::new();
+        let unattended = self.unattended();
         let (sequence, phase, retry_after) = match (&self.machine, &self.pool.application) {
             (Some(machine), _) => {
                 for child in machine.serving().filter_map(|slot| self.children.get(&slot)) {
@@ -422,11 +427,21 @@ impl Running {
             name: self.pool.name.clone(),
             sequence,
             members,
+            unattended,
             queue_length: self.pool.queue.length as usize,
             queue_age: self.pool.queue.age,
             phase,
             retry_after,
         });
+    }
+
+    /// The addresses of sockets that no process holds. The workers take what waits there elsewhere, so it is not for a
+    /// process that is started later.
+    fn unattended(&self) -> Vec<PoolAddress> {
+        let is_held =
+            |open: &Listening| self.children.values().any(|child| *child.way.address() == open.address);
+        let sockets = self.sockets.values().chain(&self.shared).filter(|open| !is_held(open));
+        sockets.map(|open| open.leave()).collect()
     }
 
     /// Who tells of PHP's cache of compiled scripts.
@@ -484,7 +499,7 @@ fn slot_socket(
 ) -> io::Result<Arc<Listening>> {
     let Some(address) = &processes.socket.address else {
         return match sockets.entry(slot) {
-            std::collections::btree_map::Entry::Occupied(open) => Ok(open.get().clone()),
+            std::collections::btree_map::Entry::Occupied(open) => open.get().attend(),
             std::collections::btree_map::Entry::Vacant(free) => {
                 let path = folder.path(&pool.name, slot, ".sock");
                 let open = Listening::open(PoolAddress::Unix(path.clone()), BACKLOG)?;
@@ -495,7 +510,7 @@ fn slot_socket(
     };
     let address = pool_address(address);
     match shared {
-        Some(open) if open.address == address => Ok(open.clone()),
+        Some(open) if open.address == address => open.attend(),
         _ => {
             let open = Arc::new(Listening::open(address.clone(), BACKLOG).map_err(|error| {
                 io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))

@@ -5,15 +5,19 @@
 
 use super::clients::Clients;
 use crate::gateway::pool_directory::PoolAddress;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, mkdir};
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, ipproto, listen, socket_with, sockopt,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, ipproto, listen, socket_with,
+    sockopt,
 };
 use rustix::process::{getpid, getuid};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Connections that wait at most: more than ever should, since requests wait before the pool.
 pub const BACKLOG: i32 = 1024;
@@ -27,6 +31,8 @@ pub struct Listening {
     pub address: PoolAddress,
     /// The file of a unix socket: somebody else may have put another in its place since.
     file: Option<(u64, u64)>,
+    /// The workers were told that no process holds it.
+    is_unattended: AtomicBool,
 }
 
 impl Listening {
@@ -55,7 +61,34 @@ impl Listening {
         };
         listen(&fd, backlog)?;
         let file = file_of(&address);
-        Ok(Listening { fd, address, file })
+        Ok(Listening { fd, address, file, is_unattended: AtomicBool::new(false) })
+    }
+
+    /// Whether connections wait in its backlog.
+    pub(super) fn has_waiting(&self) -> bool {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+    }
+
+    /// No process holds it, and the workers are told so. Where it is.
+    pub(super) fn leave(&self) -> PoolAddress {
+        self.is_unattended.store(true, Relaxed);
+        self.address.clone()
+    }
+
+    /// A process gets it. What the workers were told that nobody accepts is dropped first: they may have sent the request
+    /// elsewhere, and it must not be carried out twice.
+    ///
+    /// # Errors
+    /// The system does not let go of what waits.
+    pub(super) fn attend(self: &Arc<Self>) -> io::Result<Arc<Listening>> {
+        if self.is_unattended.swap(false, Relaxed) {
+            // No process shares these flags now.
+            rustix::io::ioctl_fionbio(&self.fd, true)?;
+            while accept_with(&self.fd, SocketFlags::CLOEXEC).is_ok() {}
+            rustix::io::ioctl_fionbio(&self.fd, false)?;
+        }
+        Ok(self.clone())
     }
 }
 
@@ -226,5 +259,26 @@ mod tests {
         assert!(TcpStream::connect(address).is_ok());
         drop(listening);
         assert!(TcpStream::connect(address).is_err());
+    }
+
+    /// The workers have sent elsewhere what waits before nobody.
+    #[test]
+    fn a_successor_gets_what_waits_unless_the_workers_were_told_that_nobody_does() {
+        use std::io::Read;
+        let path = std::env::temp_dir().join(format!("tidegate-backlog-{}", std::process::id()));
+        let open = Arc::new(Listening::open(PoolAddress::Unix(path.clone()), BACKLOG).expect("can be bound"));
+        assert!(!open.has_waiting());
+        let mut client = UnixStream::connect(&path).expect("can connect");
+        open.attend().expect("a process may get it");
+        assert!(open.has_waiting());
+        assert_eq!(open.leave(), open.address);
+        open.attend().expect("a process may get it");
+        assert!(!open.has_waiting());
+        assert!(matches!(client.read(&mut [0; 1]), Ok(0)), "the connection is closed");
+        let _next = UnixStream::connect(&path).expect("can connect");
+        open.attend().expect("a process may get it");
+        assert!(open.has_waiting());
+        let flags = rustix::fs::fcntl_getfl(&open.fd).expect("has flags");
+        assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK), "processes get a blocking one");
     }
 }

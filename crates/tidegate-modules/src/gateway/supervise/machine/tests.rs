@@ -81,19 +81,19 @@ impl World {
                     self.machine.ready(slot, self.now, &mut more);
                     if self.program == Program::Crashes {
                         self.alive.remove(&slot);
-                        self.machine.exited(slot, "ended with status 3", self.now, &mut more);
+                        self.machine.exited(slot, "ended with status 3", false, self.now, &mut more);
                     }
                 }
                 Action::Terminate(slot) => {
                     if self.alive.get(&slot) == Some(&Program::Good) {
                         self.alive.remove(&slot);
-                        self.machine.exited(slot, "ended with status 0", self.now, &mut more);
+                        self.machine.exited(slot, "ended with status 0", false, self.now, &mut more);
                     }
                 }
                 Action::Kill(slot) => {
                     self.alive.remove(&slot).expect("only the living are killed");
                     self.killed.push(slot);
-                    self.machine.exited(slot, "was ended by signal 9", self.now, &mut more);
+                    self.machine.exited(slot, "was ended by signal 9", false, self.now, &mut more);
                 }
                 Action::Publish => self.told = (self.machine.sequence(), self.machine.serving().collect()),
                 Action::Say(what) => self.said.push(what),
@@ -136,6 +136,7 @@ impl World {
                 slot: *slot,
                 in_use: *in_use,
                 requests: *requests,
+                answered: requests - *in_use as u64,
                 hung: 0,
             })
             .collect();
@@ -160,7 +161,7 @@ impl World {
 
     fn kill(&mut self, slot: Slot) {
         self.alive.remove(&slot).expect("it lives");
-        self.run(|machine, now, out| machine.exited(slot, "was ended by signal 9", now, out));
+        self.run(|machine, now, out| machine.exited(slot, "was ended by signal 9", false, now, out));
     }
 
     fn serving(&self) -> usize {
@@ -290,6 +291,50 @@ fn a_crash_loop_is_slowed_down_and_told() {
     assert_eq!(world.machine.retry_after(world.now), None);
 }
 
+/// A program that fails while it boots, which may take long.
+#[test]
+fn who_ends_before_it_has_taken_what_waits_has_failed_however_long_it_lived() {
+    let mut world = World::new(rules(1, 1), Program::Good);
+    let end = |world: &mut World, is_awaited| {
+        world.pass(3 * SECOND);
+        world.alive.remove(&0).expect("it lives");
+        world.run(|machine, now, out| machine.exited(0, "ended with status 1", is_awaited, now, out));
+    };
+    end(&mut world, true);
+    assert_eq!((world.machine.phase(), world.serving()), (PoolPhase::Up, 1), "the next one may do better");
+    end(&mut world, true);
+    assert_eq!((world.machine.phase(), world.serving()), (PoolPhase::Failing, 0));
+    // The next one lives for a second, and gets requests again; once it has failed as well, the pause is longer.
+    end(&mut world, true);
+    assert_eq!(world.machine.phase(), PoolPhase::Failing);
+    assert!(world.said.last().is_some_and(|said| said.contains("3 times in a row")), "{:?}", world.said);
+    world.pass(2 * SECOND);
+    assert_eq!(world.serving(), 1);
+    // One that nobody has waited for, or that has answered, has not failed: it is replaced at once.
+    for answers in [false, true] {
+        world.usage.insert(0, (1, 1));
+        world.report(0, Duration::ZERO);
+        if answers {
+            world.usage.insert(0, (1, 2));
+            world.report(0, Duration::ZERO);
+        }
+        end(&mut world, answers);
+        assert_eq!((world.machine.phase(), world.serving()), (PoolPhase::Up, 1), "{answers}");
+    }
+}
+
+/// Requests may wait in the backlog of one that was to get no further ones.
+#[test]
+fn the_workers_are_told_of_each_end() {
+    let mut world = World::new(rules(2, 2), Program::Good);
+    world.pass(5 * SECOND);
+    world.usage.insert(0, (1, 1));
+    world.run(|machine, now, out| machine.restart(rules(2, 2), now, out));
+    let told = world.told.0;
+    world.kill(0);
+    assert!(world.told.0 > told);
+}
+
 #[test]
 fn after_failures_nobody_is_sent_to_a_process_before_it_has_lived_a_while() {
     let mut world = World::new(rules(1, 1), Program::Crashes);
@@ -407,7 +452,7 @@ fn a_changed_user_leaves_no_old_process_serving_even_where_the_new_ones_do_not_w
 fn a_hung_process_is_told_and_then_killed() {
     let mut world = World::new(rules(2, 2), Program::Stubborn);
     world.pass(5 * SECOND);
-    let usage = [Usage { slot: 1, in_use: 0, requests: 9, hung: 1 }];
+    let usage = [Usage { slot: 1, in_use: 0, requests: 9, answered: 8, hung: 1 }];
     let sequence = world.told.0;
     world.run(|machine, now, out| machine.demand(sequence, &Demand::default(), &usage, now, out));
     // Another serves in its place long before it has gone.
