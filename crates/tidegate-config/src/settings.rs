@@ -197,13 +197,19 @@ pub struct SocketAccess {
     pub group: Option<String>,
 }
 
-/// Where folders of the server are named; line 0 where they are not.
+/// Where folders and files of the server are named; line 0 where they are not.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Written {
     /// `spill`.
     pub spill: Origin,
     /// `acme { storage }`.
     pub storage: Origin,
+    /// `acme { dns-hook }`.
+    pub dns_hook: Origin,
+    /// `error-log`.
+    pub error_log: Origin,
+    /// `access-log`.
+    pub access_log: Origin,
 }
 
 /// Where something was written.
