@@ -274,7 +274,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         }, FACILITY, TAG, PROTOCOL],
         default: Some("error-log \"stderr\""),
         doc: "Where the server's own messages go: a path, `stderr`, `stdout`, or a daemon that collects them, as for `access-log`. \
-              Each has the priority of its level: `error` 3, `warn` 4, `info` 6, `debug` 7.",
+              Each has the priority of its level: `error` 3, `warn` 4, `info` 6, `debug` 7. There is no `off`: `\"/dev/null\"` \
+              takes them and keeps none.",
         example: "error-log \"stderr\" level=warn",
         ..Directive::new("error-log", TOP)
     },

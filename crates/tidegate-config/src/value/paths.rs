@@ -55,6 +55,10 @@ pub(super) fn log_target(text: &str, folder: &Path) -> Result<LogTarget, ValueEr
     match text {
         "stderr" => Ok(LogTarget::Stderr),
         "stdout" => Ok(LogTarget::Stdout),
+        "off" => Err(ValueError::new(
+            "this log cannot be switched off",
+            "`\"/dev/null\"` takes its lines and keeps none; a file of that name is `\"./off\"`",
+        )),
         _ if text.split(':').next().is_some_and(|word| matches!(word, "syslog" | "journald")) => {
             collector(text, folder).map(LogTarget::Collector)
         }
