@@ -384,6 +384,8 @@ pub struct Route {
     /// The path, and query perhaps, that what answers is asked for in place of the request's own, placeholders not yet
     /// filled in.
     pub rewrite: Option<String>,
+    /// It names a folder itself (`root`, `alias`), and what the site answers by itself does not count for files there.
+    pub has_own_root: bool,
     /// Who is let in.
     pub access: Access,
     /// Who has to prove to be whom.
