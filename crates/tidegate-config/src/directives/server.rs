@@ -252,7 +252,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               | `{request-id}` | the id of the request, see `request-id` |\n\
               | `{trace-id}` | the id of its trace, see `trace-context` |\n\
               | `{user}` | who has logged in |\n\
-              | `{site}`, `{route}` | the first name of the site, and the pattern of the route that the request came to |\n\
+              | `{site}`, `{route}` | the first name of the site, and the pattern of the route that the request came to; `/*` is the site's own, where no other fits |\n\
               | `{upstream}`, `{upstream-status}` | the application that was asked, and the status of its answer; where \
               several were tried, all of them, with `, ` between |\n\
               | `{upstream-connect}`, `{upstream-first-byte}`, `{upstream-duration}` | from when it was chosen until there \

@@ -415,6 +415,13 @@ pub(super) fn rewrite(text: &str) -> Result<String, ValueError> {
             ),
         ));
     }
+    if text.starts_with('^') {
+        return Err(ValueError::new(
+            format!("`{text}` is a regular expression, and here stands the path that is asked for"),
+            "the route says which paths are meant: `route \"/a/*\" { hand-to \"/b/{1}\" }` is `rewrite ^/a/(.*)$ /b/$1 last` of \
+             nginx (`tidegate docs from-nginx`)",
+        ));
+    }
     if !text.starts_with('/') && !text.starts_with("{path}") {
         return Err(ValueError::new(
             format!("`{text}` is no path of the site"),
