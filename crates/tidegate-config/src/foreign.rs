@@ -12,6 +12,7 @@ use crate::directive::Context;
 use crate::directives;
 use crate::source::Source;
 use crate::syntax::Parsed;
+use crate::syntax::document::{Literal, Node};
 
 /// A server that people come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -151,9 +152,25 @@ static WORDS: LazyLock<HashMap<String, Vec<Row>>> = LazyLock::new(|| {
     words
 });
 
-/// The row of a word, whatever its case.
+/// The row of a word, whatever its case; where several have it, of who writes it so.
 pub(crate) fn row(word: &str) -> Option<Row> {
-    WORDS.get(&word.to_ascii_lowercase()).and_then(|rows| rows.first()).copied()
+    let rows = WORDS.get(&word.to_ascii_lowercase())?;
+    rows.iter().find(|row| row.word == word).or_else(|| rows.first()).copied()
+}
+
+/// What a line of another server is here whose word alone would be taken for something else.
+pub(crate) fn hint_of_line(node: &Node) -> Option<String> {
+    let first = node.arguments().next().map(|entry| &entry.value);
+    let is_haproxy = match (node.name.as_str(), first) {
+        // A name and an address; that of nginx has a block, and in `upstream` an address alone.
+        ("server", Some(_)) => {
+            node.children.is_none() && (node.is_header_broken || node.arguments().nth(1).is_some())
+        }
+        ("redirect", Some(Literal::Text(what))) => matches!(what.as_str(), "scheme" | "location" | "prefix"),
+        _ => false,
+    };
+    let rows = WORDS.get(&node.name).filter(|_| is_haproxy)?;
+    rows.iter().find(|row| row.server == Server::Haproxy).map(sentence)
 }
 
 /// What a directive of another server is called here.

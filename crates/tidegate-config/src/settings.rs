@@ -197,13 +197,19 @@ pub struct SocketAccess {
     pub group: Option<String>,
 }
 
-/// Where folders of the server are named; line 0 where they are not.
+/// Where folders and files of the server are named; line 0 where they are not.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Written {
     /// `spill`.
     pub spill: Origin,
     /// `acme { storage }`.
     pub storage: Origin,
+    /// `acme { dns-hook }`.
+    pub dns_hook: Origin,
+    /// `error-log`.
+    pub error_log: Origin,
+    /// `access-log`.
+    pub access_log: Origin,
 }
 
 /// Where something was written.
@@ -378,6 +384,8 @@ pub struct Route {
     /// The path, and query perhaps, that what answers is asked for in place of the request's own, placeholders not yet
     /// filled in.
     pub rewrite: Option<String>,
+    /// It names a folder itself (`root`, `alias`), and what the site answers by itself does not count for files there.
+    pub has_own_root: bool,
     /// Who is let in.
     pub access: Access,
     /// Who has to prove to be whom.

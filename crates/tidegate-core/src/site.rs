@@ -420,6 +420,11 @@ impl Site {
         matches!(self.config.routes[index].action, Action::Files(_))
     }
 
+    /// Whether a route is what the site answers by itself, where none that is written fits.
+    pub(crate) fn is_its_own(&self, index: usize) -> bool {
+        index + 1 == self.config.routes.len()
+    }
+
     /// The first route whose pattern fits a path and whose conditions hold for a request.
     pub(crate) fn choice(&self, exchange: &Exchange<'_>, path: &[u8]) -> Option<Choice> {
         let Some(facts) = &self.facts else {

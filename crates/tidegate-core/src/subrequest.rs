@@ -59,7 +59,7 @@ impl Exchange<'_> {
             return then(MayStore(!is_conditional), self);
         }
         let action = &site.route(index).action;
-        if !action.is_program() && !action.refuses() {
+        if !self.is_run(&site, index, path) && !action.refuses() {
             let passage = self.on_route(&site, index, path, |inner| site.ask_gates(index, inner));
             // For another client it may be another route.
             let then = move |MayStore(may), exchange: &mut Exchange<'_>| {
@@ -111,7 +111,16 @@ impl Exchange<'_> {
         let Some(site) = self.state.site.as_ref().filter(|site| site.has_programs()) else { return false };
         let choice =
             site.choice(self, path).filter(|choice| choice.is_source || choice.index != self.state.route);
-        choice.is_some_and(|choice| choice.is_source || site.route(choice.index).action.is_program())
+        choice.is_some_and(|choice| choice.is_source || self.is_run(site, choice.index, path))
+    }
+
+    /// Whether the program of a route answers for what lies on its path, and no file of the route that the request is in. The
+    /// site's own program is for what its routes leave: a route with a folder of its own sends files of any path, but for those
+    /// that are run.
+    fn is_run(&self, site: &Site, index: usize, path: &[u8]) -> bool {
+        let action = &site.route(index).action;
+        let gives_way = site.is_its_own(index) && site.route(self.state.route).has_own_root;
+        action.is_program() && (!gives_way || action.owns_source(path))
     }
 
     /// Hands the request as it is on to the route of the same site that has this name, `@app`: for `try`, where no
@@ -184,7 +193,7 @@ impl Exchange<'_> {
             return then(self);
         }
         let action = &site.route(index).action;
-        if action.refuses() || sends_files && action.is_program() {
+        if action.refuses() || sends_files && self.is_run(&site, index, path) {
             if self.state.hops >= MOST_HOPS {
                 return Reply::Ready(answer::error(Status::LOOP_DETECTED));
             }

@@ -118,25 +118,25 @@ impl<'a> Findings<'a> {
         let exposed = users::exposed(self.settings).into_iter().map(Diagnostic::warning);
         self.list.extend(exposed.map(|warning| (None, warning)));
         let mut wrong = users::unknown(self.settings);
-        if wrong.is_empty() {
+        let of_sites = self.settings.sites.iter().flat_map(|site| users::unknown_of(&site.hooks));
+        if wrong.is_empty() && of_sites.count() == 0 {
             let assigned = users::assign(&mut self.settings.clone(), users::can_be_anybody());
             wrong.extend(assigned.err());
         }
         let of_admin = self.settings.admin.as_ref().and_then(|admin| admin.user.as_ref());
         wrong.extend(of_admin.and_then(|user| users::identity(Some(user)).err()));
         for (origin, message) in users::out_of_reach(self.settings) {
-            let warning = Diagnostic::warning(message);
-            match origin {
-                Some(origin) => self.add(None, &origin, warning),
-                None => self.list.push((None, warning)),
-            }
+            self.add(None, &origin, Diagnostic::warning(message));
         }
-        for error in wrong {
-            let (origin, message) = users::Place::of(&error);
-            match origin {
-                Some(origin) => self.add(None, origin, Diagnostic::error(message)),
-                None => self.list.push((None, Diagnostic::error(message))),
-            }
+        wrong.into_iter().for_each(|error| self.user(None, &error));
+    }
+
+    /// A user that this system does not have.
+    fn user(&mut self, site: Option<usize>, error: &anyhow::Error) {
+        let (origin, message) = users::Place::of(error);
+        match origin {
+            Some(origin) => self.add(site, origin, Diagnostic::error(message)),
+            None => self.list.push((site, Diagnostic::error(message))),
         }
     }
 
@@ -287,8 +287,9 @@ impl<'a> Findings<'a> {
 
     /// Whether a log lies in a folder of whom applications run as, who can replace it.
     fn logs(&mut self) {
-        let warnings = users::exposed_logs(self.settings).into_iter().map(Diagnostic::warning);
-        self.list.extend(warnings.map(|warning| (None, warning)));
+        for (origin, message) in users::exposed_logs(self.settings) {
+            self.add_at(&origin, Diagnostic::warning(message));
+        }
     }
 
     /// Whether the tables of limits can outgrow what connections may own: clients choose their keys, and fill them.
@@ -379,6 +380,7 @@ impl<'a> Findings<'a> {
 
     /// All that a site has opened.
     fn site(&mut self, at: usize, site: &Site) {
+        users::unknown_of(&site.hooks).for_each(|error| self.user(Some(at), &error));
         for files in &site.tls.certificates {
             self.certificate(Some(at), files);
         }

@@ -9,7 +9,7 @@ use crate::quantity::{show_duration, show_share};
 use crate::record::{Counts, Failure};
 use crate::run::{Ending, Totals};
 use crate::verdict::{Judgement, MOST_CPU, Verdict, protocol_errors};
-use load::{distrust_of_load, distrust_of_rate};
+use load::{all_failed, distrust_of_load, distrust_of_rate};
 use std::time::Duration;
 
 pub use load::allowed_points;
@@ -106,6 +106,11 @@ fn missed(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], counts: 
     let (ended, failed) = operations
         .iter()
         .fold((0, 0), |(ended, failed), tally| (ended + tally.ended, failed + tally.failed()));
+    for (operation, tally) in scenario.operations.iter().zip(operations) {
+        if all_failed(tally) {
+            missed.push(format!("{} has not succeeded once: all {} failed", operation.name, tally.ended));
+        }
+    }
     if failed as f64 > ended as f64 * (1.0 - LEAST_SUCCESS) {
         missed.push(format!(
             "{failed} of {ended} operations failed, and {:.0} % must succeed",
@@ -415,8 +420,8 @@ mod tests {
                 Ending::Done,
                 tally(5_000, 0, ms, s),
                 good(),
-                Verdict::Invalid,
-                "a has not succeeded once",
+                Verdict::Fail,
+                "a has not succeeded once: all 5000 failed",
             ),
             (
                 "cycle",

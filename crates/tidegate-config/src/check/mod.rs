@@ -273,6 +273,16 @@ impl<'a> Checker<'a> {
         let property = directive.properties.iter().find(|property| property.name == text);
         let help = match property {
             Some(property) => format!("write `{}={}`", property.name, property.default.unwrap_or("…")),
+            None if directive.name == "listen" && matches!(text, "ssl" | "tls") => {
+                let address = item.arguments.first().map(|placed| item.file.source.slice(&placed.range));
+                format!("write `listen {} {{ tls }}`", address.unwrap_or("\":443\""))
+            }
+            None if directive.name == "tls" && text == "internal" => {
+                "what Caddy calls so has no word here: names that no public authority vouches for (`localhost`, addresses) get a \
+                 certificate of the server's own by themselves; for others name a file, `tls { certificate \"site.pem\" \
+                 key=\"site.key\" }` (`tidegate docs from-caddy`)"
+                    .to_owned()
+            }
             None if self.fitting_property(item, entry, range).is_some() => {
                 self.fitting_property(item, entry, range).unwrap_or_default()
             }

@@ -69,6 +69,8 @@ impl Checker<'_> {
                 format!("known {} are {}", context.place(), known.join(", ")),
             )
         };
+        let of_line = || foreign::hint_of_line(node).filter(|_| self.language.is_settings());
+        let help = called_here(word, context).map_or_else(of_line, |_| None).unwrap_or(help);
         let mut diagnostic = Diagnostic::error(message)
             .at(&file.source, node.name_range.clone())
             .label(format!("not known {}", context.place()))

@@ -252,7 +252,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               | `{request-id}` | the id of the request, see `request-id` |\n\
               | `{trace-id}` | the id of its trace, see `trace-context` |\n\
               | `{user}` | who has logged in |\n\
-              | `{site}`, `{route}` | the first name of the site, and the pattern of the route that the request came to |\n\
+              | `{site}`, `{route}` | the first name of the site, and the pattern of the route that the request came to; `/*` is the site's own, where no other fits |\n\
               | `{upstream}`, `{upstream-status}` | the application that was asked, and the status of its answer; where \
               several were tried, all of them, with `, ` between |\n\
               | `{upstream-connect}`, `{upstream-first-byte}`, `{upstream-duration}` | from when it was chosen until there \
@@ -274,7 +274,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         }, FACILITY, TAG, PROTOCOL],
         default: Some("error-log \"stderr\""),
         doc: "Where the server's own messages go: a path, `stderr`, `stdout`, or a daemon that collects them, as for `access-log`. \
-              Each has the priority of its level: `error` 3, `warn` 4, `info` 6, `debug` 7.",
+              Each has the priority of its level: `error` 3, `warn` 4, `info` 6, `debug` 7. There is no `off`: `\"/dev/null\"` \
+              takes them and keeps none.",
         example: "error-log \"stderr\" level=warn",
         ..Directive::new("error-log", TOP)
     },

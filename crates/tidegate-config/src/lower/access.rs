@@ -2,10 +2,13 @@
 //! level refuses is not let in by an inner `allow`.
 
 use super::login;
-use crate::check::Checker;
+use crate::check::{Checker, File};
 use crate::diagnostic::Diagnostic;
 use crate::include::TopNode;
-use crate::settings::{AccessRule, AccessRules, Clause, Condition, Network, Origin, Settings, Shared, Whom};
+use crate::settings::{
+    AccessRule, AccessRules, Clause, Condition, Network, Origin, Settings, Shared, Site, Whom,
+};
+use crate::syntax::document::Node;
 
 /// The rule of a level that refuses all of a network, or nearly all: of `all` whatever no `allow` names.
 pub(super) fn refusing(levels: &[Shared<AccessRules>], network: Network) -> Option<&AccessRule> {
@@ -44,13 +47,49 @@ pub(super) fn never_denies(whom: &str, rule: &AccessRule) -> Diagnostic {
     Diagnostic::warning(message).help(format!("put `deny {whom}` in front of it"))
 }
 
-/// Says so where countries are asked for and nothing tells them: nobody would be of any.
-pub(super) fn without_database(checker: &mut Checker<'_>, settings: &Settings, nodes: &[TopNode]) {
+/// Says so where a site asks for countries and nothing tells them: nobody would be of any. Here of what is written in the
+/// site itself, whose `node` this is; the rules around it are everybody's.
+pub(super) fn without_database(
+    checker: &mut Checker<'_>,
+    settings: &Settings,
+    file: &File,
+    node: &Node,
+    site: &Site,
+) {
+    if settings.country_database.is_some() {
+        return;
+    }
+    for origin in asking_for_countries(site) {
+        if origin.file == file.source.name
+            && let Some(range) =
+                file.source.written_at(origin).filter(|range| node.range.contains(&range.start))
+        {
+            checker.diagnostics.push(no_database().at(&file.source, range));
+        }
+    }
+}
+
+/// The same of what is written around sites.
+pub(super) fn without_database_around(checker: &mut Checker<'_>, settings: &Settings, nodes: &[TopNode]) {
     if settings.country_database.is_some() {
         return;
     }
     let mut origins: Vec<&Origin> = Vec::new();
-    for route in settings.sites.iter().flat_map(|site| &site.routes) {
+    for origin in settings.sites.iter().flat_map(|site| asking_for_countries(site)) {
+        if !origins.contains(&origin) {
+            origins.push(origin);
+        }
+    }
+    let sources = login::sources_by_name(nodes);
+    for origin in origins {
+        login::point_at(checker, &sources, origin, no_database());
+    }
+}
+
+/// Where it is written that a site asks for countries, each place once.
+fn asking_for_countries(site: &Site) -> Vec<&Origin> {
+    let mut origins: Vec<&Origin> = Vec::new();
+    for route in &site.routes {
         let rules = route.access.levels.iter().flat_map(|rules| rules.others());
         let rules = rules.filter(|rule| matches!(rule.whom, Whom::Countries(_))).map(|rule| &rule.origin);
         let asks = |clause: &&Clause| {
@@ -63,12 +102,12 @@ pub(super) fn without_database(checker: &mut Checker<'_>, settings: &Settings, n
             }
         }
     }
-    let sources = login::sources_by_name(nodes);
-    for origin in origins {
-        let error = Diagnostic::error("nothing tells the countries of clients")
-            .help("add `country-database \"/var/lib/GeoIP/GeoLite2-Country.mmdb\"` at the top level");
-        login::point_at(checker, &sources, origin, error);
-    }
+    origins
+}
+
+fn no_database() -> Diagnostic {
+    Diagnostic::error("nothing tells the countries of clients")
+        .help("add `country-database \"/var/lib/GeoIP/GeoLite2-Country.mmdb\"` at the top level")
 }
 
 #[cfg(test)]

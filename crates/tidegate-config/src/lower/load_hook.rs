@@ -122,7 +122,8 @@ fn hook(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, measures: &[&st
                 HookAction::Run { command: what, user, group: None, sealed: Default::default() }
             }
         };
-    Some(Hook { measure, threshold, action, every: time(item, "every"), timeout: time(item, "timeout") })
+    let (every, timeout) = (time(item, "every"), time(item, "timeout"));
+    Some(Hook { measure, threshold, action, every, timeout, origin: item.origin() })
 }
 
 fn time(item: &Item, property: &str) -> Duration {

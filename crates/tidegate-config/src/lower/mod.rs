@@ -115,6 +115,7 @@ pub(crate) fn sites(
         let mut of_file = Claims::default();
         let claims = if lost.is_some() { &mut of_file } else { &mut claims };
         let site = site::site(checker, disk, &item, server, claims);
+        access::without_database(checker, &server.settings, file, node, &site);
         let end = checker.diagnostics.len();
         if let Some(lost) = lost.and_then(|at| left_out.get_mut(at)) {
             lost.diagnostics.push(start..end);
@@ -218,7 +219,7 @@ pub(crate) fn consistency(
     certificates(checker, server, left_out);
     login::without_tls(checker, settings, nodes);
     login::limits_of_nobody(checker, settings, nodes);
-    access::without_database(checker, settings, nodes);
+    access::without_database_around(checker, settings, nodes);
     if left_out.is_empty() && !checker.diagnostics.iter().any(Diagnostic::is_error) {
         idle::check(checker, server, nodes);
         same_origin::check(checker, settings, nodes);

@@ -72,7 +72,15 @@ pub(super) fn route(
     let is_own = !is_site && item.child("trusted-proxies").is_some();
     let trusted_proxies = is_own.then(|| inherited.trusted_proxies.clone());
     let cache = cache::of_route(checker, item, &inherited, &action, is_site);
-    Route { trusted_proxies, conditions, rewrite, cache, ..with(inherited, pattern, action, item.origin()) }
+    let has_own_root = !is_site && (item.child("root").is_some() || item.child("alias").is_some());
+    Route {
+        trusted_proxies,
+        conditions,
+        rewrite,
+        has_own_root,
+        cache,
+        ..with(inherited, pattern, action, item.origin())
+    }
 }
 
 /// A route with the values in force.
@@ -83,6 +91,7 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         values: inherited.names.values,
         action,
         rewrite: None,
+        has_own_root: false,
         access: inherited.access,
         identification: inherited.identification,
         rates: inherited.rates,

@@ -13,7 +13,7 @@ use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::include::TopNode;
 use crate::settings::{
-    Busy, CountryDatabase, ErrorLog, FileCache, Level, LogTarget, Origin, Settings, Statistics, User, Written,
+    Busy, CountryDatabase, ErrorLog, FileCache, Level, LogTarget, Settings, Statistics, User, Written,
 };
 use crate::value::Value;
 
@@ -103,15 +103,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         control: own_file(checker, disk, &items, "control", "the control socket"),
         admin,
         spill: find("spill").map_or_else(super::gateway::spill_nowhere, |item| super::gateway::spill(&item)),
-        written: Written {
-            spill: origin_of(items.iter().find(|item| item.directive.name == "spill")),
-            storage: origin_of(
-                items
-                    .iter()
-                    .find(|item| item.directive.name == "acme")
-                    .and_then(|block| block.child("storage")),
-            ),
-        },
+        written: written(&items),
         hooks: super::load_hook::hooks(checker, disk, &items, super::load_hook::OF_THE_SERVER),
         drain_timeout: find("drain-timeout").map(|item| duration(&item)).unwrap_or_default(),
     };
@@ -157,8 +149,18 @@ fn one_purpose_each(checker: &mut Checker<'_>, items: &[Item]) {
 /// What an `error-log` with mistakes in it becomes; the mistakes have been said.
 const FALLBACK_ERROR_LOG: ErrorLog = ErrorLog { target: LogTarget::Stderr, level: Level::Info };
 
-fn origin_of(item: Option<&Item>) -> Origin {
-    item.map(Item::origin).unwrap_or_default()
+/// Where what concerns folders and files of this system is written.
+fn written(items: &[Item]) -> Written {
+    let top = |name: &str| items.iter().find(|item| item.directive.name == name);
+    let origin = |item: Option<&Item>| item.map(Item::origin).unwrap_or_default();
+    let of_acme = |name: &str| origin(top("acme").and_then(|block| block.child(name)));
+    Written {
+        spill: origin(top("spill")),
+        storage: of_acme("storage"),
+        dns_hook: of_acme("dns-hook"),
+        error_log: origin(top("error-log")),
+        access_log: origin(top("access-log")),
+    }
 }
 
 fn user(checker: &mut Checker<'_>, item: &Item) -> Option<User> {

@@ -244,8 +244,9 @@ pub struct Queue {
     pub age: Duration,
 }
 
-/// What is done when a threshold is crossed (R16).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What is done when a threshold is crossed (R16). Two are equal wherever they are written: one whose line has moved is the
+/// same, and goes on as it was.
+#[derive(Debug, Clone, Eq, Serialize, Deserialize)]
 pub struct Hook {
     /// What is looked at.
     pub measure: Measure,
@@ -257,6 +258,16 @@ pub struct Hook {
     pub every: Duration,
     /// How long it may take.
     pub timeout: Duration,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+impl PartialEq for Hook {
+    fn eq(&self, other: &Hook) -> bool {
+        let Hook { measure, threshold, action, every, timeout, origin: _ } = self;
+        (measure, threshold, action, every, timeout)
+            == (&other.measure, &other.threshold, &other.action, &other.every, &other.timeout)
+    }
 }
 
 /// What a hook looks at.

@@ -91,7 +91,7 @@ fn foreign_heads(source: &Source, node: &Node, heads: &mut Vec<ForeignHead>) {
     }
     // A name that cannot stand without quotes is none, and is what others begin a line with.
     let name = if node.name.is_empty() { source.slice(&node.name_range) } else { node.name.as_str() };
-    if let Some(hint) = foreign::hint(name) {
+    if let Some(hint) = foreign::hint_of_line(node).or_else(|| foreign::hint(name)) {
         let children = node.children.as_deref().unwrap_or_default();
         let end = children.first().map_or(node.range.end, |child| child.range.start);
         let behind = children.last().map_or(end, |child| child.range.end);

@@ -178,6 +178,10 @@ pub(crate) fn read(
         (Kind::Speed { least, most }, _) => quantity::speed(written, least, most).map(Value::Number),
         (Kind::Rate, _) => quantity::rate(written).map(|(count, time)| Value::Rate(count, time)),
         (Kind::Share, _) => quantity::share(written).map(Value::Number),
+        (Kind::File, Written::Text { text: "off", is_bare: true }) => Err(ValueError::new(
+            "`off` switches nothing off here",
+            "take the line out where no file is meant; a file of that name is `\"./off\"`",
+        )),
         (Kind::Address, Written::Number(number)) => {
             names::address(&number.to_string(), folder).map(Value::Address)
         }

@@ -98,7 +98,18 @@ pub(super) fn address(text: &str, folder: &Path) -> Result<ListenAddress, ValueE
     }
     if text.parse::<IpAddr>().is_ok() {
         let help = if text.contains(':') {
-            format!("write `\"[{text}]:80\"`")
+            // `::1:80` is an address in itself, and may be meant as one with a port.
+            let split = text.rsplit_once(':').filter(|(host, port)| {
+                host.parse::<IpAddr>().is_ok() && port.parse::<u16>().is_ok_and(|port| port != 0)
+            });
+            let every = text.strip_prefix("::").filter(|port| port.parse::<u16>().is_ok());
+            let with_port = split.map(|(host, port)| format!("[{host}]:{port}"));
+            match with_port.or_else(|| every.map(|port| format!("[::]:{port}"))) {
+                Some(with_port) => {
+                    format!("write `\"{with_port}\"` where the end is the port, or `\"[{text}]:80\"`")
+                }
+                None => format!("write `\"[{text}]:80\"`"),
+            }
         } else {
             format!("write `\"{text}:80\"`")
         };

@@ -55,6 +55,10 @@ pub(super) fn log_target(text: &str, folder: &Path) -> Result<LogTarget, ValueEr
     match text {
         "stderr" => Ok(LogTarget::Stderr),
         "stdout" => Ok(LogTarget::Stdout),
+        "off" => Err(ValueError::new(
+            "this log cannot be switched off",
+            "`\"/dev/null\"` takes its lines and keeps none; a file of that name is `\"./off\"`",
+        )),
         _ if text.split(':').next().is_some_and(|word| matches!(word, "syslog" | "journald")) => {
             collector(text, folder).map(LogTarget::Collector)
         }
@@ -409,6 +413,13 @@ pub(super) fn rewrite(text: &str) -> Result<String, ValueError> {
             format!(
                 "what leads to a name is `try`: write `try \"{text}\"`, or `try \"{{path}}\" \"{text}\"` where files come first"
             ),
+        ));
+    }
+    if text.starts_with('^') {
+        return Err(ValueError::new(
+            format!("`{text}` is a regular expression, and here stands the path that is asked for"),
+            "the route says which paths are meant: `route \"/a/*\" { hand-to \"/b/{1}\" }` is `rewrite ^/a/(.*)$ /b/$1 last` of \
+             nginx (`tidegate docs from-nginx`)",
         ));
     }
     if !text.starts_with('/') && !text.starts_with("{path}") {

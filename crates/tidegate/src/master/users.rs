@@ -1,6 +1,5 @@
 //! Names of users and groups to numbers, by the databases of the system (getpwnam(3), getgrnam(3)).
 
-use super::logs::Logs;
 use crate::link::Identity;
 use anyhow::{Context, Result, anyhow};
 use nix::unistd::{Gid, getgrouplist};
@@ -9,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use tidegate_config::Settings;
-use tidegate_config::settings::pool::{Application, HookAction};
+use tidegate_config::settings::pool::{Application, Hook, HookAction};
 use tidegate_config::settings::{LogTarget, Origin, SecretKind, SocketAccess, User as UserSettings};
 use tidegate_modules::gateway::supervise::launch::{self, Account};
 use tidegate_modules::gateway::supervise::seal;
@@ -137,7 +136,16 @@ fn find_group(name: &str) -> Result<Gid> {
     launch::find_group(name).map_err(|problem| anyhow!("{problem}; {}", advice()))
 }
 
-/// Users and groups that the settings name and this system does not have: an error for each.
+/// Users that hooks name and this system does not have: an error for each.
+pub fn unknown_of(hooks: &[Hook]) -> impl Iterator<Item = anyhow::Error> {
+    hooks.iter().filter_map(|hook| {
+        let HookAction::Run { user: Some(name), .. } = &hook.action else { return None };
+        Some(find_user(name).err()?.context(Place::new(&hook.origin, "`on`")))
+    })
+}
+
+/// Users and groups that the settings name and this system does not have, but for those of sites, which cost no more than
+/// their site ([`unknown_of`]): an error for each.
 pub fn unknown(settings: &Settings) -> Vec<anyhow::Error> {
     let mut said = Vec::new();
     said.extend(identity(settings.user.as_ref()).err());
@@ -156,19 +164,12 @@ pub fn unknown(settings: &Settings) -> Vec<anyhow::Error> {
             let wrong = [user(&processes.user), group(&processes.group)];
             said.extend(wrong.into_iter().flatten().map(|error| error.context(at())));
         }
-        let of_hooks = pool.hooks.iter().filter_map(|hook| match &hook.action {
-            HookAction::Run { user, .. } => Some(user),
-            _ => None,
-        });
-        said.extend(of_hooks.filter_map(user).map(|error| error.context(Place::new(&pool.origin, "`on`"))));
+        said.extend(unknown_of(&pool.hooks));
     }
-    let of_load = settings.load_hooks().filter_map(|(_, hook)| match &hook.action {
-        HookAction::Run { user: name, .. } => user(name),
-        HookAction::Call(_) => None,
-    });
-    said.extend(of_load.map(|error| error.context("`on`")));
+    let of_groups = settings.upstreams.iter().flat_map(|group| unknown_of(&group.hooks));
+    said.extend(unknown_of(&settings.hooks).chain(of_groups));
     let of_dns = settings.acme.dns_hook.as_ref().and_then(|hook| user(&hook.user));
-    said.extend(of_dns.map(|error| error.context("`dns-hook`")));
+    said.extend(of_dns.map(|error| error.context(Place::new(&settings.written.dns_hook, "`dns-hook`"))));
     said
 }
 
@@ -286,8 +287,9 @@ pub fn exposed(settings: &Settings) -> Vec<String> {
     said.collect()
 }
 
-/// Logs in folders of users that applications run as, where the server is started as root: a warning for each.
-pub fn exposed_logs(settings: &Settings) -> Vec<String> {
+/// Logs in folders of users that applications run as, where the server is started as root: a warning for each, and who
+/// names the log.
+pub fn exposed_logs(settings: &Settings) -> Vec<(Origin, String)> {
     let mut assigned = settings.clone();
     if !can_be_anybody() || assign(&mut assigned, true).is_err() {
         return Vec::new(); // what is wrong with users is said elsewhere
@@ -299,8 +301,15 @@ pub fn exposed_logs(settings: &Settings) -> Vec<String> {
     let named = of_pools.chain(assigned.user.as_ref().map(|user| user.name.as_str()));
     let users: Vec<Account> =
         named.filter_map(|name| find_user(name).ok()).filter(|user| !user.uid.is_root()).collect();
-    let mut said = Vec::new();
-    for target in Logs::targets(settings).map(|(target, _)| target) {
+    let written = &settings.written;
+    let of_sites =
+        settings.sites.iter().filter_map(|site| Some((&site.access_log.own()?.target, &site.origin)));
+    let of_pools = settings.pools.iter().filter_map(|pool| Some((pool.log.target.as_ref()?, &pool.origin)));
+    let access = settings.access_log.iter().map(|log| (&log.target, &written.access_log));
+    let logs =
+        access.chain([(&settings.error_log.target, &written.error_log)]).chain(of_sites).chain(of_pools);
+    let mut said: Vec<(Origin, String)> = Vec::new();
+    for (target, origin) in logs {
         let LogTarget::File(path) = target else { continue };
         let says = path.ancestors().skip(1).find_map(|folder| {
             let there = std::fs::metadata(folder).ok()?;
@@ -321,10 +330,10 @@ pub fn exposed_logs(settings: &Settings) -> Vec<String> {
                 None => None,
             }
         });
-        said.extend(says);
+        // Several may write to one.
+        let says = says.filter(|says| said.iter().all(|(_, known)| known != says));
+        said.extend(says.map(|says| (origin.clone(), says)));
     }
-    said.sort();
-    said.dedup();
     said
 }
 
@@ -340,7 +349,7 @@ const ONLY_ROOT: &str = "who starts the server: only a server that is started as
 
 /// Users and groups that the settings name and a server which this process were to start could not give: a warning for
 /// each. Whom they are for runs as the server's own user.
-pub fn out_of_reach(settings: &Settings) -> Vec<(Option<Origin>, String)> {
+pub fn out_of_reach(settings: &Settings) -> Vec<(Origin, String)> {
     if can_be_anybody() {
         return Vec::new();
     }
@@ -351,7 +360,7 @@ pub fn out_of_reach(settings: &Settings) -> Vec<(Option<Origin>, String)> {
     let mut warnings = Vec::new();
     for listener in &settings.listeners {
         if let Some(why) = ungranted(&listener.access) {
-            warnings.push((Some(listener.origin.clone()), format!("`listen`: {why}")));
+            warnings.push((listener.origin.clone(), format!("`listen`: {why}")));
         }
     }
     for pool in &settings.pools {
@@ -359,26 +368,24 @@ pub fn out_of_reach(settings: &Settings) -> Vec<(Option<Origin>, String)> {
             && (processes.user.as_deref().is_some_and(is_other_user)
                 || processes.group.as_deref().is_some_and(is_other_group))
         {
-            warnings.push((Some(pool.origin.clone()), said(&format!("pool {}", pool.name))));
+            warnings.push((pool.origin.clone(), said(&format!("pool {}", pool.name))));
         }
         let mut users = pool.hooks.iter().filter_map(|hook| match &hook.action {
             HookAction::Run { user, .. } => user.as_deref(),
             _ => None,
         });
         if users.any(is_other_user) {
-            warnings.push((Some(pool.origin.clone()), said(&format!("`on` of pool {}", pool.name))));
+            warnings.push((pool.origin.clone(), said(&format!("`on` of pool {}", pool.name))));
         }
     }
-    let mut of_load = settings.load_hooks().filter_map(|(_, hook)| match &hook.action {
-        HookAction::Run { user, .. } => user.as_deref(),
-        HookAction::Call(_) => None,
+    let of_load = settings.load_hooks().filter(|(_, hook)| match &hook.action {
+        HookAction::Run { user, .. } => user.as_deref().is_some_and(is_other_user),
+        HookAction::Call(_) => false,
     });
-    if of_load.any(is_other_user) {
-        warnings.push((None, said("`on`")));
-    }
+    warnings.extend(of_load.map(|(_, hook)| (hook.origin.clone(), said("`on`"))));
     let hook = settings.acme.dns_hook.as_ref().and_then(|hook| hook.user.as_deref());
     if hook.is_some_and(is_other_user) {
-        warnings.push((None, said("dns-hook")));
+        warnings.push((settings.written.dns_hook.clone(), said("dns-hook")));
     }
     warnings
 }
@@ -463,7 +470,7 @@ pub fn assign(settings: &mut Settings, is_root: bool) -> Result<Vec<Assigned>> {
         let HookAction::Run { user, group, .. } = &mut hook.action else { continue };
         match user {
             Some(name) => {
-                find_user(name).context("`on`")?;
+                find_user(name).with_context(|| Place::new(&hook.origin, "`on`"))?;
                 user.take_if(|_| !is_root);
             }
             None if is_root => {
@@ -480,7 +487,7 @@ pub fn assign(settings: &mut Settings, is_root: bool) -> Result<Vec<Assigned>> {
     if let Some(hook) = &mut settings.acme.dns_hook {
         match &hook.user {
             Some(name) => {
-                find_user(name).context("`dns-hook`")?;
+                find_user(name).with_context(|| Place::new(&settings.written.dns_hook, "`dns-hook`"))?;
                 hook.user.take_if(|_| !is_root);
             }
             None if is_root => {

@@ -69,6 +69,9 @@ pub(super) fn distrust_of_load(scenario: &Scenario, operations: &[Tally], totals
         // measured of.
         let name = &operation.name;
         let unmeasured = unmeasured(operation, tally);
+        if all_failed(tally) {
+            continue; // which is no fault of the measurement
+        }
         if share * whole as f64 >= LATE_STARTS && tally.succeeded == 0 {
             reasons.push(format!("{name} has not succeeded once"));
         } else if let Some(what) = unmeasured {
@@ -102,6 +105,11 @@ pub(super) fn distrust_of_load(scenario: &Scenario, operations: &[Tally], totals
         }
     }
     reasons
+}
+
+/// Whether an operation came, and failed, too often for chance: the server has answered so, or not at all.
+pub(super) fn all_failed(tally: &Tally) -> bool {
+    tally.ended as f64 >= LATE_STARTS && tally.failed() == tally.ended
 }
 
 /// What is to be judged of an operation, and nothing was measured of.
