@@ -61,7 +61,7 @@ const RACES: usize = 100;
 static OPENAT2_MISSING: AtomicBool = AtomicBool::new(false);
 
 /// What is said of a symbolic link that is not followed.
-pub(crate) const LEADS_OUT: &str = "a symbolic link leads out of the root";
+pub(crate) const LEADS_OUT: &str = "a symbolic link, or `..`, leads out of the root";
 
 /// Whether what looks like a missing file is a symbolic link that leads out of its root, or round in a circle.
 pub fn leads_out(error: &io::Error) -> bool {

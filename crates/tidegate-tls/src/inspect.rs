@@ -68,7 +68,11 @@ pub fn findings(certificate: &Certificate, hosts: &[String], now: i64) -> Vec<Fi
         if !missing.is_empty() {
             say(
                 false,
-                format!("it is good for {}, but not for {}", about.names.join(", "), missing.join(", ")),
+                format!(
+                    "it is good for {}, but not for {}; get one that names them as well, or let another site answer for them",
+                    about.names.join(", "),
+                    missing.join(", ")
+                ),
             );
         }
     }

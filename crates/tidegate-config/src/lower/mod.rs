@@ -50,8 +50,8 @@ use crate::include::TopNode;
 use crate::load::{LeftOut, RejectedSite};
 use crate::settings::gateway::Destination;
 use crate::settings::{
-    AccessFormat, AccessLog, Action, HostPattern, Listing, LogTarget, NetworkSet, Origin, PathPattern, Route,
-    Sampling, Settings, Site,
+    AccessFormat, AccessLog, AcmeChallenge, Action, HostPattern, Listener, Listing, LogTarget, NetworkSet,
+    Origin, PathPattern, Route, Sampling, Settings, Site,
 };
 use crate::source::Source;
 use crate::suggest;
@@ -258,10 +258,17 @@ fn certificates(checker: &mut Checker<'_>, server: &Server, left_out: &[LeftOut]
     // The name of a site that is left out says enough.
     let is_any = sites.iter().any(can_have_one) || left_out.iter().any(|left| !left.site.names.is_empty());
     let nameless = sites.iter().find(|site| !can_have_one(site));
+    let is_got = |site: &Arc<Site>| !site.names.is_empty() && site.tls.certificates.is_empty();
+    let is_plain = |listener: &Listener| listener.tls.is_none();
+    let cannot_be_shown = server.settings.acme.challenges == [AcmeChallenge::Http01]
+        && sites.iter().any(is_got)
+        && !server.settings.listeners.iter().any(is_plain);
+    let is_automatic =
+        |listener: &Listener| listener.tls.as_ref().is_some_and(|tls| tls.certificate.is_none());
     let listeners = server.settings.listeners.iter().zip(&server.listeners);
     for (listener, item) in listeners {
-        if let (Some(tls), Some(site), true) = (&listener.tls, nameless, is_any)
-            && tls.certificate.is_none()
+        if let (Some(site), true) = (nameless, is_any)
+            && is_automatic(listener)
             && listener.default_site.is_none()
             && let Some(tls) = item.child("tls")
         {
@@ -275,7 +282,15 @@ fn certificates(checker: &mut Checker<'_>, server: &Server, left_out: &[LeftOut]
             let warning = Diagnostic { severity: Severity::Warning, ..tls.error(message) };
             checker.diagnostics.push(warning.help(help));
         }
-        if is_any || listener.tls.as_ref().is_none_or(|tls| tls.certificate.is_some()) {
+        if cannot_be_shown && let Some(tls) = item.child("tls").filter(|_| is_automatic(listener)) {
+            let message = "no certificate can be got for here: `challenge \"http-01\"` is shown without TLS, and all listeners \
+                           have it";
+            let warning = Diagnostic { severity: Severity::Warning, ..tls.error(message) };
+            checker
+                .diagnostics
+                .push(warning.help("add `listen \":80\"`, or `\"tls-alpn-01\"` to `challenge`"));
+        }
+        if is_any || !is_automatic(listener) {
             continue;
         }
         let message =

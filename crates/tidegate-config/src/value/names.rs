@@ -40,7 +40,7 @@ pub(crate) fn host(text: &str) -> Result<HostPattern, ValueError> {
     if labels.contains('*') || labels == "*" {
         return bad(
             "a star may only be its first label",
-            "write `\"*.example.com\"`, or a site without a name for all names",
+            "write `\"*.example.com\"`; for all names, write none",
         );
     }
     let fits = |label: &str| {

@@ -147,7 +147,13 @@ fn weak_choices_are_explained() {
     assert_eq!(said(&hosts, to - 3 * day), ["it expires in 3 days; renew it"]);
     assert_eq!(said(&hosts, from - 60), ["it is not good yet, only in 1 minute; is the clock right?"]);
     let two = ["a.test".to_owned(), "b.test".to_owned(), "*.a.test".to_owned()];
-    assert_eq!(said(&two, from + day), ["it is good for a.test, but not for b.test, *.a.test"]);
+    assert_eq!(
+        said(&two, from + day),
+        [
+            "it is good for a.test, but not for b.test, *.a.test; get one that names them as well, or let another site answer for \
+             them"
+        ]
+    );
 
     let ed25519 = authority.sign_with(&["a.test"], &KeyPair::generate_for(&PKCS_ED25519).unwrap());
     let ed25519 = Certificate::new(&ed25519).unwrap();

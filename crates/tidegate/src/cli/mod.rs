@@ -30,7 +30,7 @@ mod trust;
 mod units;
 
 use anyhow::Result;
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use rustix::process::{Resource, getrlimit};
 use std::io::{IsTerminal, Write};
@@ -164,6 +164,14 @@ fn arguments() -> Arguments {
                 false => drop(error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(told))),
             }
         }
+        // Most commands are told the settings by an option.
+        if error.kind() == ErrorKind::UnknownArgument
+            && let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg)
+            && unknown.ends_with(".kdl")
+        {
+            let advice = format!("settings are named by an option: `--config {unknown}`");
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+        }
         error.exit()
     })
 }
@@ -254,7 +262,6 @@ fn counted(count: usize, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::error::ErrorKind;
 
     /// The words of a command as a shell reads them, up to a comment, a pipe or the next command.
     fn words(line: &str) -> Vec<String> {
