@@ -189,7 +189,8 @@ impl Connection {
         let Decision { series, about, .. } = decision;
         (entry.tls, entry.identity, entry.trace) = (tls.as_ref(), identity.as_ref(), trace.as_ref());
         self.goes_by(limits);
-        self.keep_alive = may_stay && !cx.draining && !self.is_last_request(&engine.settings.limits.request);
+        self.keep_alive =
+            may_stay && !cx.draining && !self.is_last_request(&engine.settings.limits.request, cx.now);
         // Our decision, which the client learns from the answer: it may have sent more by then.
         if may_stay && !self.keep_alive {
             self.unread = true;

@@ -169,7 +169,7 @@ impl Connection {
         let Decision { series, about, .. } = decision;
         (entry.tls, entry.identity, entry.trace) = (tls.as_ref(), identity.as_ref(), trace.as_ref());
         self.limits.clone_from(&limits);
-        let is_last = self.is_last_request(&engine.settings.limits.request);
+        let is_last = self.is_last_request(&engine.settings.limits.request, cx.now);
         if is_last && !h2.is_closing {
             h2.is_closing = true;
             cx.stats.keep_alive_refusals.add(1);
