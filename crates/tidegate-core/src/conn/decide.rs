@@ -44,6 +44,8 @@ pub(super) struct RequestHead<'a> {
     pub method: Method,
     pub method_token: &'a str,
     pub target: &'a str,
+    /// `http` or `https`, where the protocol has a place of its own for it.
+    pub scheme: Option<&'a str>,
     /// Host and port as sent; empty where there are none.
     pub authority: &'a str,
     pub fields: Fields<'a>,
@@ -62,6 +64,12 @@ pub(super) struct RequestHead<'a> {
 }
 
 impl<'a> RequestHead<'a> {
+    /// Whether its URI is one of `https`: what is not received over TLS is not for that (RFC 9110 section 7.4).
+    fn asks_for_https(&self) -> bool {
+        let of_target = || self.target.split_once("://").map(|(scheme, _)| scheme);
+        self.scheme.or_else(of_target).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"))
+    }
+
     /// What is logged of it, before it is decided who has asked.
     #[inline]
     pub(super) fn entry(&self) -> log::AccessRecord<'a> {
@@ -404,7 +412,8 @@ impl Connection {
             let why = "The certificate that the client has shown on this connection has expired.";
             return Err(answer::explained(Status::MISDIRECTED_REQUEST, why).into());
         }
-        if self.is_misdirected(engine, head.authority) {
+        let is_in_clear = !is_tls && !remote.is_trusted && (head.scheme.is_some() || normal.is_none());
+        if is_in_clear && head.asks_for_https() || self.is_misdirected(engine, head.authority) {
             return Err(answer::error(Status::MISDIRECTED_REQUEST).into());
         }
         // Another site of the same connection may not have agreed to what can be repeated by anybody.

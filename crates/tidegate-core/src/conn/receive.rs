@@ -172,6 +172,7 @@ impl Connection {
             method,
             method_token: head.method,
             target: head.target,
+            scheme: None,
             authority: head.host.unwrap_or(""),
             fields: Fields::new(head.fields),
             protocol: None,
