@@ -439,10 +439,10 @@ impl Asked {
                 Cow::Borrowed(exchange.trace_context().map_or("", TraceContext::trace_id).as_bytes())
             }
             Asked::Groups => {
-                // No group reads as two.
+                // No group reads as two, and one without a name is none.
                 let groups = exchange.user().map_or(&[][..], |user| &user.groups);
-                let groups: Vec<String> =
-                    groups.iter().map(|group| visible(group.as_bytes(), b"%,")).collect();
+                let named = groups.iter().map(|group| group.as_bytes()).filter(|group| !group.is_empty());
+                let groups: Vec<String> = named.map(|group| name(group, b"%,", b"%, ")).collect();
                 Cow::Owned(groups.join(",").into_bytes())
             }
             Asked::Value(value) => Cow::Borrowed(value.result(exchange).as_bytes()),
@@ -453,9 +453,7 @@ impl Asked {
             (Asked::Value(_), Place::Query) => *text += &visible(&value, b"\"<>\\ "),
             (Asked::Capture(..), Place::Path) => join(text, &encode_path(&value)),
             (Asked::Capture(..), Place::Field) => *text += &encode_path(&value),
-            // No two users read as one, nor would whoever cuts spaces off take them for one.
-            (Asked::User, Place::Field) if value.trim_ascii() != &*value => *text += &visible(&value, b"% "),
-            (Asked::User, Place::Field) => *text += &visible(&value, b"%"),
+            (Asked::User, Place::Field) => *text += &name(&value, b"%", b"% "),
             (_, Place::Field) => *text += &visible(&value, b""),
             (_, Place::Path | Place::Query) => *text += &query::encode(&value),
         }
@@ -472,6 +470,12 @@ fn country_of(exchange: &Exchange<'_>) -> Vec<u8> {
 
 /// What stands in no value of a cookie (RFC 6265 section 4.1.1).
 const NO_COOKIE_OCTETS: &[u8] = b" \",;\\";
+
+/// The name of a user or group, so that no two read as one, nor are taken for one by whoever cuts spaces off: with spaces at
+/// its ends it has none. `but` and, of such a name, `but_spaces` are written as `%XX`.
+fn name(value: &[u8], but: &[u8], but_spaces: &[u8]) -> String {
+    visible(value, if value.trim_ascii() == value { but } else { but_spaces })
+}
 
 /// A value of visible ASCII and spaces: other bytes, and those named, as `%XX`.
 fn visible(value: &[u8], but: &[u8]) -> String {

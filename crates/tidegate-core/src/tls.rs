@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use thiserror::Error;
 use tidegate_config::settings::gateway::{BackendProtocol, BackendTls, BackendTrust};
 use tidegate_config::settings::{
-    CertificateFiles, ClientCertificates, HostPattern, Listener, Origin, Settings, Site,
+    CertificateFiles, ClientCertificates, HostPattern, Listener, Origin, Settings, Site, SiteTls,
 };
 use tidegate_io::locking::lock;
 use tidegate_tls::ticket::{ROTATION, TicketKeysError};
 use tidegate_tls::{
     Certificate, CertificateError, Challenges, ClientAuthorities, ClientPolicy, Connector, ConnectorError,
-    ConnectorOptions, Pair, Protocols, SiteConfig, Slot, Terms, TermsError, TicketKeys, Trust, TrustedRoots,
-    Versions, system_roots,
+    ConnectorOptions, Handshake, Pair, Protocols, SiteConfig, Slot, Terms, TermsError, TicketKeys, Trust,
+    TrustedRoots, Versions, system_roots,
 };
 
 /// Why TLS cannot be served as the settings want it (FAULTS 52).
@@ -475,14 +475,41 @@ pub fn automatic_names(settings: &Settings) -> Vec<String> {
     names.filter(|name| seen.insert(name.clone())).collect()
 }
 
-/// The terms of every site on every listener, and whom each site believes, wherever it is asked.
+/// The terms of every site on every listener, and what each site demands of connections, wherever it is asked.
 pub struct TlsSites {
-    /// By site: [`ClientPolicy::scope`].
-    clients: Vec<Vec<u8>>,
+    /// By site.
+    demands: Vec<Demands>,
     /// By listener, then by site; empty for a plain listener.
     terms: Vec<Vec<Arc<SiteConfig>>>,
     /// Of the sites that are named by addresses, for clients that name no site: by listener and address.
     by_address: HashMap<(usize, IpAddr), Arc<SiteConfig>>,
+}
+
+/// What a connection has to be for requests to a site, whichever name it was opened for.
+struct Demands {
+    /// [`ClientPolicy::scope`].
+    clients: Vec<u8>,
+    without_tls12: bool,
+    without_tls13: bool,
+    without_h2: bool,
+    without_http11: bool,
+}
+
+impl Demands {
+    fn of(site: &Site, clients: &ClientPolicy) -> Demands {
+        let SiteTls { without_tls12, without_tls13, without_h2, without_http11, .. } = site.tls;
+        Demands { clients: clients.scope(), without_tls12, without_tls13, without_h2, without_http11 }
+    }
+
+    fn hold(&self, made: &Handshake) -> bool {
+        let is_without_version = if made.is_tls13() { self.without_tls13 } else { self.without_tls12 };
+        let is_without_protocol = match made.protocol {
+            Some(b"h2") => self.without_h2,
+            Some(_) => self.without_http11,
+            None => false, // as in the handshake: nothing was agreed upon
+        };
+        made.site.clients() == self.clients && !is_without_version && !is_without_protocol
+    }
 }
 
 impl TlsSites {
@@ -526,15 +553,16 @@ impl TlsSites {
             }
             terms.push(of_listener);
         }
-        let clients = policies.iter().map(ClientPolicy::scope).collect();
-        Ok(TlsSites { clients, terms, by_address })
+        let demands =
+            settings.sites.iter().zip(&policies).map(|(site, clients)| Demands::of(site, clients)).collect();
+        Ok(TlsSites { demands, terms, by_address })
     }
 
-    /// Whether a connection that was made under `terms`, of whatever site, listener and revision, holds for a site as well: what the
-    /// two ask of their clients is the same. Listeners have no part in it, so that it stays right when one goes.
+    /// Whether a connection, made for whatever site, listener and revision, holds for a site as well: what was asked of its client is
+    /// what this site asks, and it speaks what this site speaks. Listeners have no part in it, so that it stays right when one goes.
     #[inline]
-    pub fn admits(&self, site: usize, terms: &SiteConfig) -> bool {
-        self.clients.get(site).is_some_and(|clients| terms.clients() == clients)
+    pub fn admits(&self, site: usize, made: &Handshake) -> bool {
+        self.demands.get(site).is_some_and(|demands| demands.hold(made))
     }
 
     /// The terms of the site that is named by the address that a client has connected to, where one is.

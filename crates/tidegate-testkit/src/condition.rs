@@ -16,6 +16,8 @@ pub(crate) enum Condition {
     Log(TextCheck),
     /// A file below the transcript's folder.
     File { path: String, check: TextCheck },
+    /// A certificate that was made with a life is over.
+    Expired { certificate: String },
     /// The answer to a GET on a connection of its own.
     Get { target: String, host: String, check: GetCheck },
 }
@@ -84,6 +86,11 @@ impl Condition {
             [Token::Word(file), Token::Word(path), check @ ..] if file == "file" => {
                 Ok(Condition::File { path: path.clone(), check: TextCheck::parse(check)? })
             }
+            [Token::Word(word), Token::Word(name), Token::Word(expired)]
+                if word == "certificate" && expired == "expired" =>
+            {
+                Ok(Condition::Expired { certificate: name.clone() })
+            }
             [Token::Word(get), Token::Word(target), rest @ ..] if get == "get" => parse_get(target, rest),
             [Token::Word(path), Token::Word(relation), value]
                 if PARTS.iter().any(|part| path.starts_with(part)) =>
@@ -94,7 +101,7 @@ impl Condition {
                 };
                 Ok(Condition::Stats { path: path.clone(), relation: Relation::parse(relation)?, value })
             }
-            _ => Err("expected stats.NAME, upstreams.NUMBER.NAME, log, file or get".to_owned()),
+            _ => Err("expected stats.NAME, upstreams.NUMBER.NAME, log, file, certificate or get".to_owned()),
         }
     }
 }

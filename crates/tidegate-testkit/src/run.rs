@@ -171,6 +171,11 @@ impl<'a> Player<'a> {
                 self.connection()?.send(&bytes)?;
             }
             Action::Http2(step) => self.http2(step)?,
+            Action::ConnectInVain => {
+                if self.connect(&[]).is_ok() {
+                    return Err("the connection was made".to_owned().into());
+                }
+            }
             Action::Connect { early } => {
                 let early = substitute(early, &self.variables)?;
                 self.connect(&early)?;

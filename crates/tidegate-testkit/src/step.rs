@@ -66,6 +66,8 @@ pub(crate) enum Action {
     AcceptNobody,
     /// Records of FastCGI to send in one write.
     FastCgi(FastCgi),
+    /// A new connection for the current client, which comes to nothing.
+    ConnectInVain,
     /// A new connection for the current client, with these bytes in the first packet (0-RTT) where there are any.
     Connect {
         early: Vec<u8>,

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_RSA_SHA256, RsaKeySize, SanType,
@@ -138,8 +139,16 @@ pub(crate) struct Made {
     pub(crate) by: Option<String>,
     pub(crate) is_authority: bool,
     pub(crate) is_rsa: bool,
-    /// It was good once.
-    pub(crate) has_expired: bool,
+    /// How long it is good, from when it is made; 0 for one that was good once.
+    pub(crate) life: Option<Duration>,
+}
+
+/// Whether a certificate that was made with a life is over.
+pub(crate) fn has_expired(name: &str, folder: &Path) -> Result<bool, String> {
+    let ends = std::fs::read_to_string(folder.join(format!("{name}.ends")));
+    let ends = ends.ok().and_then(|ends| ends.parse().ok());
+    let ends: u64 = ends.ok_or_else(|| format!("no certificate {name} with a life was made"))?;
+    Ok(UnixTime::now().as_secs() > ends)
 }
 
 /// Writes the files of a certificate.
@@ -166,9 +175,15 @@ pub(crate) fn make(made: &Made, folder: &Path) -> Result<(), String> {
     if made.is_authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     }
-    if made.has_expired {
+    if let Some(life) = made.life {
+        let ends = UnixTime::now().as_secs() + life.as_secs();
         params.not_before = rcgen::date_time_ymd(2020, 1, 1);
-        params.not_after = rcgen::date_time_ymd(2020, 2, 1);
+        params.not_after = match life.is_zero() {
+            true => rcgen::date_time_ymd(2020, 2, 1),
+            false => rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(ends),
+        };
+        let path = folder.join(format!("{}.ends", made.name));
+        std::fs::write(&path, ends.to_string()).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     let pem = match &made.by {
         None => params.self_signed(&key).map_err(failed)?.pem(),

@@ -326,6 +326,7 @@ impl<'a> Parser<'a> {
                 self.is_h2 = false; // it is a backend's connection
                 Action::Accept(if let [Token::Word(name)] = name { Some(name.clone()) } else { None })
             }
+            ("connect", [Token::Word(fails)]) if fails == "fails" => Action::ConnectInVain,
             ("connect", []) => Action::Connect { early: Vec::new() },
             ("connect", [Token::Word(early), Token::Quoted(bytes)]) if early == "early" => {
                 Action::Connect { early: bytes.clone() }

@@ -18,6 +18,7 @@ pub mod hello;
 pub mod inspect;
 mod key_fault;
 mod records;
+mod resumed_client;
 pub mod session;
 mod session_store;
 pub mod terms;

@@ -105,6 +105,20 @@ pub struct Handshake {
     pub site: Arc<SiteConfig>,
 }
 
+impl Handshake {
+    /// Whether its version is 1.3; otherwise it is 1.2.
+    #[inline]
+    pub fn is_tls13(&self) -> bool {
+        self.version == "TLSv1.3"
+    }
+
+    /// Whether the certificate that the client has shown has expired since, at `now`: the wall clock, seconds.
+    #[inline]
+    pub fn has_expired(&self, now: i64) -> bool {
+        self.client.as_ref().is_some_and(|client| now > client.not_after)
+    }
+}
+
 impl PartialEq for SiteConfig {
     fn eq(&self, other: &Self) -> bool {
         self.scope() == other.scope()

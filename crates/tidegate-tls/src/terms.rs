@@ -106,7 +106,8 @@ impl SiteConfig {
         let builder = ServerConfig::builder_with_provider(server_provider())
             .with_protocol_versions(&versions)
             .map_err(|error| TermsError::Refused(error.to_string()))?;
-        let builder = match terms.clients.verifier() {
+        let verifier = terms.clients.verifier();
+        let builder = match verifier.clone() {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         };
@@ -125,7 +126,7 @@ impl SiteConfig {
             config.send_half_rtt_data = true;
         } else {
             config.session_storage = Arc::new(NoServerSessionStorage {});
-            config.ticketer = tickets.scoped(&scope);
+            config.ticketer = tickets.scoped(&scope, verifier);
         }
         let client_order = Arc::new(config.clone());
         config.ignore_client_order = true;

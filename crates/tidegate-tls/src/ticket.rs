@@ -2,12 +2,16 @@
 //!
 //! Rustls asks for a ticket and gives one back (RFC 8446 section 4.6.1, RFC 5077). The scope of a site is
 //! authenticated with every ticket, so that a session of one site never resumes into another (FAULTS 53), nor
-//! into the same one after its rules for client certificates have changed. Keys travel as bytes: between
+//! into the same one after its rules for client certificates have changed, nor after the certificate of the client has
+//! expired. Keys travel as bytes: between
 //! processes, and to the next program in an upgrade. They are never written to a disk.
 
+use crate::resumed_client;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use rustls::pki_types::UnixTime;
 use rustls::server::ProducesTickets;
+use rustls::server::danger::ClientCertVerifier;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -133,9 +137,14 @@ impl TicketKeys {
         Ok(())
     }
 
-    /// Tickets that are good only where `scope` is the same.
-    pub fn scoped(self: &Arc<Self>, scope: &[u8]) -> Arc<dyn ProducesTickets> {
-        Arc::new(Scoped { keys: self.clone(), scope: scope.into() })
+    /// Tickets that are good only where `scope` is the same, and while `clients`, where certificates are asked for, lets in
+    /// who has shown one.
+    pub(crate) fn scoped(
+        self: &Arc<Self>,
+        scope: &[u8],
+        clients: Option<Arc<dyn ClientCertVerifier>>,
+    ) -> Arc<dyn ProducesTickets> {
+        Arc::new(Scoped { keys: self.clone(), scope: scope.into(), clients })
     }
 
     fn present(&self) -> Arc<[Key]> {
@@ -182,6 +191,7 @@ impl Key {
 struct Scoped {
     keys: Arc<TicketKeys>,
     scope: Box<[u8]>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 impl fmt::Debug for Scoped {
@@ -227,7 +237,8 @@ impl ProducesTickets for Scoped {
         let length =
             key.cipher.open_in_place(Nonce::assume_unique_for_key(*nonce), aad, &mut sealed).ok()?.len();
         sealed.truncate(length);
-        Some(sealed)
+        let holds = |clients| resumed_client::holds(&sealed, clients, UnixTime::now());
+        self.clients.as_deref().is_none_or(holds).then_some(sealed)
     }
 }
 
@@ -249,7 +260,7 @@ mod tests {
     #[test]
     fn a_ticket_is_good_in_its_scope_alone() {
         let keys = keys();
-        let (a, b) = (keys.scoped(b"a"), keys.scoped(b"b"));
+        let (a, b) = (keys.scoped(b"a", None), keys.scoped(b"b", None));
         let ticket = a.encrypt(b"session").unwrap();
         assert_eq!(a.decrypt(&ticket).as_deref(), Some(&b"session"[..]));
         assert_eq!(b.decrypt(&ticket), None);
@@ -264,7 +275,7 @@ mod tests {
     #[test]
     fn keys_rotate_and_end() {
         let keys = keys();
-        let tickets = keys.scoped(b"a");
+        let tickets = keys.scoped(b"a", None);
         let first = tickets.encrypt(b"s").unwrap();
         assert_eq!(tickets.lifetime(), 200);
         after(Duration::from_secs(99));
@@ -284,13 +295,13 @@ mod tests {
     #[test]
     fn keys_travel_as_bytes() {
         let (here, there) = (keys(), keys());
-        let ticket = here.scoped(b"a").encrypt(b"s").unwrap();
-        assert_eq!(there.scoped(b"a").decrypt(&ticket), None);
+        let ticket = here.scoped(b"a", None).encrypt(b"s").unwrap();
+        assert_eq!(there.scoped(b"a", None).decrypt(&ticket), None);
         there.replace(&here.to_bytes()).unwrap();
-        assert!(there.scoped(b"a").decrypt(&ticket).is_some());
+        assert!(there.scoped(b"a", None).decrypt(&ticket).is_some());
         for bad in [&[][..], &[0; ENCODED - 1], &[0; ENCODED * 4]] {
             assert_eq!(there.replace(bad), Err(TicketKeysError::Malformed));
         }
-        assert!(there.scoped(b"a").decrypt(&ticket).is_some());
+        assert!(there.scoped(b"a", None).decrypt(&ticket).is_some());
     }
 }

@@ -135,7 +135,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "head-timeout \"5s\""),
     bound("handshake-timeout", LIMITS, &[one("time", Kind::Duration { least: 100, most: HOUR })], "handshake-timeout \"10s\"",
         "Time from the beginning of a connection to the end of its TLS handshake, a header of the PROXY protocol \
-         included.",
+         included. One on which nothing comes begins when the kernel hands it over, up to 8 seconds after it was made.",
         "handshake-timeout \"5s\""),
     of_request(|limits, item| limits.body_rate = small(item),
         "body-rate", &[one("size", Kind::Size { least: 0, most: GIB })], "body-rate \"256B\"",

@@ -86,6 +86,18 @@ impl AccessRule {
         }
     }
 
+    /// Of a client whom a balancer does not name: an unspecified address, which is in no network that somebody has thought of.
+    #[cold]
+    fn fits_without_address(
+        &self,
+        unspecified: Option<IpAddr>,
+        is_stand_in: bool,
+        facts: &dyn ClientFacts,
+    ) -> bool {
+        let is_for_everybody = self.whom == Whom::Network(Network::All);
+        (!self.allows || is_for_everybody) && self.fits(unspecified, is_stand_in, facts)
+    }
+
     fn fits(&self, client: Option<IpAddr>, is_stand_in: bool, facts: &dyn ClientFacts) -> bool {
         // Looked at first: names are asked of somebody else.
         if !self.time.as_ref().is_none_or(|time| time.holds_at(facts.now())) {
@@ -140,7 +152,8 @@ pub struct AccessRules {
 }
 
 impl AccessRules {
-    /// The first rule that fits a client; `None` is one on a unix socket. A client that `is_stand_in` speaks for
+    /// The first rule that fits a client; `None` is one on a unix socket, and `0.0.0.0` or `::` one without an address, whom no
+    /// `allow` fits but that of everybody. A client that `is_stand_in` speaks for
     /// somebody else whom it does not name: no `allow "local"` is for that one, every `deny` is.
     #[inline]
     pub fn first(
@@ -149,6 +162,9 @@ impl AccessRules {
         is_stand_in: bool,
         facts: &dyn ClientFacts,
     ) -> Option<&AccessRule> {
+        if client.is_some_and(|address| address.to_canonical().is_unspecified()) {
+            return self.rules.iter().find(|rule| rule.fits_without_address(client, is_stand_in, facts));
+        }
         let [allow, deny] = self.local;
         let at = match is_stand_in && allow.is_some() {
             false => self.index.first(client),
@@ -323,7 +339,11 @@ mod tests {
     proptest! {
         #[test]
         fn the_first_rule_that_fits_is_found(rules in rules(), client in clients(), is_stand_in: bool) {
-            let fits = |rule: &&AccessRule| rule.fits(client, is_stand_in, &Facts);
+            let is_named = client.is_none_or(|address| !address.to_canonical().is_unspecified());
+            let fits = |rule: &&AccessRule| {
+                (is_named || !rule.allows || rule.whom == Whom::Network(Network::All))
+                    && rule.fits(client, is_stand_in, &Facts)
+            };
             let fast = AccessRules::from(rules.clone());
             let place = |rule: Option<&AccessRule>| rule.map(std::ptr::from_ref);
             prop_assert_eq!(place(fast.first(client, is_stand_in, &Facts)), place(fast.iter().find(fits)));

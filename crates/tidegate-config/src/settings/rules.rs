@@ -10,6 +10,7 @@ use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::{self, Display, Formatter};
 use std::hash::{Hash, Hasher};
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -434,16 +435,40 @@ impl Cors {
 
     /// Whether an origin may.
     pub fn allows(&self, origin: &[u8]) -> bool {
-        // What a star stands for is a part of a host name, and nothing behind it.
-        let behind = origin
+        // What a star stands for is labels of a host, or a port, and nothing else.
+        let authority = origin
             .iter()
             .position(|byte| *byte == b':')
             .and_then(|at| origin.get(at..)?.strip_prefix(b"://"));
-        let is_origin = behind.is_some_and(|authority| {
-            authority.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(byte))
-        });
-        is_origin && self.origins.iter().any(|pattern| pattern.fits(origin))
+        authority.is_some_and(is_host_and_port) && self.origins.iter().any(|pattern| pattern.fits(origin))
     }
+}
+
+/// Whether an authority is what that of an origin can be (RFC 6454 section 6.2): labels with dots between them, or an address
+/// in brackets, and digits behind a colon, perhaps.
+fn is_host_and_port(authority: &[u8]) -> bool {
+    let is_ipv6 = |address: &[u8]| str::from_utf8(address).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok());
+    let is_label = |label: &[u8]| {
+        !label.is_empty() && label.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte))
+    };
+    let is_name =
+        |host: &[u8]| host.strip_suffix(b".").unwrap_or(host).split(|byte| *byte == b'.').all(is_label);
+    let (is_host, port) = match authority.strip_prefix(b"[") {
+        Some(rest) => match rest.iter().position(|byte| *byte == b']') {
+            Some(end) => (is_ipv6(&rest[..end]), &rest[end + 1..]),
+            None => return false,
+        },
+        None => {
+            let end = authority.iter().position(|byte| *byte == b':').unwrap_or(authority.len());
+            (is_name(&authority[..end]), &authority[end..])
+        }
+    };
+    let is_port = match port {
+        [] => true,
+        [b':', digits @ ..] => !digits.is_empty() && digits.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    is_host && is_port
 }
 
 #[cfg(test)]
@@ -546,6 +571,16 @@ mod tests {
             ("https://*.a.test", "https://evil#.a.test", false),
             ("https://*.a.test", "null", false),
             ("https://a.test:*", "https://a.test:8443", true),
+            ("https://a.test:*", "https://a.test:", false),
+            ("https://*.a.test", "https://evil.test:x.a.test", false),
+            ("https://*.a.test", "https://evil:80.a.test", false),
+            ("https://*.a.test", "https://.a.test", false),
+            ("https://*.a.test", "https://x..a.test", false),
+            ("https://*.a.test", "https://[::1].a.test", false),
+            ("https://*.a.test.", "https://x.a.test.", true),
+            ("http://[::1]:*", "http://[::1]:80", true),
+            ("http://*", "http://[::1]:80", true),
+            ("http://*", "http://[::1", false),
         ] {
             assert_eq!(cors(&[allowed]).allows(origin.as_bytes()), expected, "{allowed} {origin}");
         }

@@ -50,6 +50,15 @@ impl<S: Default> Backlog<S> {
         }
     }
 
+    /// So many from the end wait no longer.
+    pub(super) fn remove_back(&mut self, count: usize) {
+        let rest = self.len().saturating_sub(count);
+        match &mut self.0 {
+            Some(waiting) if rest > 0 => waiting.bytes.truncate(rest),
+            _ => self.0 = None,
+        }
+    }
+
     /// Bytes of memory.
     pub(super) fn owned(&self) -> usize {
         self.0.as_ref().map_or(0, |waiting| size_of::<Waiting<S>>() + waiting.bytes.capacity())

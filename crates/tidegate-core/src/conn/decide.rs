@@ -44,6 +44,8 @@ pub(super) struct RequestHead<'a> {
     pub method: Method,
     pub method_token: &'a str,
     pub target: &'a str,
+    /// `http` or `https`, where the protocol has a place of its own for it.
+    pub scheme: Option<&'a str>,
     /// Host and port as sent; empty where there are none.
     pub authority: &'a str,
     pub fields: Fields<'a>,
@@ -62,6 +64,12 @@ pub(super) struct RequestHead<'a> {
 }
 
 impl<'a> RequestHead<'a> {
+    /// Whether its URI is one of `https`: what is not received over TLS is not for that (RFC 9110 section 7.4).
+    fn asks_for_https(&self) -> bool {
+        let of_target = || self.target.split_once("://").map(|(scheme, _)| scheme);
+        self.scheme.or_else(of_target).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"))
+    }
+
     /// What is logged of it, before it is decided who has asked.
     #[inline]
     pub(super) fn entry(&self) -> log::AccessRecord<'a> {
@@ -135,6 +143,8 @@ struct Asked<'p> {
     remote: &'p Remote,
     is_tls: bool,
     limits: Option<&'p RequestLimits>,
+    /// Wall clock, seconds.
+    now: i64,
 }
 
 /// How far the path of a request is known when it is located.
@@ -225,7 +235,7 @@ impl Connection {
         let (mut content_sink, mut content) = (None, None);
         let (mut is_exempt, mut ends_with_client) = (false, false);
         let (mut interim, mut later_signals, mut who, mut held) = (None, None, None, None);
-        let asked = Asked { site, remote: &remote, is_tls, limits: limits.as_deref() };
+        let asked = Asked { site, remote: &remote, is_tls, limits: limits.as_deref(), now: cx.now };
         let (mut outcome, mut account) = (
             Outcome::Answered,
             Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0, series: SeriesId::NONE },
@@ -372,7 +382,7 @@ impl Connection {
             stats.parse_errors.add(kind, 1);
             return Err(answer::error(status).into());
         }
-        let Asked { site, remote, is_tls, limits: own } = *asked;
+        let Asked { site, remote, is_tls, limits: own, now } = *asked;
         let limits = own.unwrap_or(&engine.settings.limits.request);
         if own.is_some()
             && let Some((status, kind)) = excess(limits, head.target, head.size)
@@ -398,7 +408,12 @@ impl Connection {
             let target = site.shown_target(head.target);
             return Err(answer::unreadable(head.method_token, target, head.authority, &why).into());
         }
-        if self.is_misdirected(engine, head.authority) {
+        if self.has_expired(now) {
+            let why = "The certificate that the client has shown on this connection has expired.";
+            return Err(answer::explained(Status::MISDIRECTED_REQUEST, why).into());
+        }
+        let is_in_clear = !is_tls && !remote.is_trusted && (head.scheme.is_some() || normal.is_none());
+        if is_in_clear && head.asks_for_https() || self.is_misdirected(engine, head.authority) {
             return Err(answer::error(Status::MISDIRECTED_REQUEST).into());
         }
         // Another site of the same connection may not have agreed to what can be repeated by anybody.
@@ -434,6 +449,12 @@ impl Connection {
         let too_large =
             is_too_large.then(|| TooLarge { limits, length: head.content_length }.to_string().into());
         Ok(Located { site, path, query, has_encoded_slash, route, too_large })
+    }
+
+    /// The client would not be let in any more by the certificate that it has shown: a new connection tells.
+    #[inline(always)] // without TLS it is a look at nothing
+    pub(super) fn has_expired(&self, now: i64) -> bool {
+        self.transport.handshake().is_some_and(|made| made.has_expired(now))
     }
 
     /// The site asks other things of its clients than the one that this connection was made to.

@@ -365,12 +365,14 @@ impl Connection {
         self.limits = limits;
     }
 
-    /// Whether the connection has served as many requests as it may.
+    /// Whether the connection has served as many requests as it may, or its client has to show its certificate anew. `now` is
+    /// the wall clock, seconds.
     #[inline]
-    fn is_last_request(&self, of_server: &RequestLimits) -> bool {
+    fn is_last_request(&self, of_server: &RequestLimits, now: i64) -> bool {
         let limits = self.limits.as_deref().unwrap_or(of_server);
         limits.keep_alive_requests.is_some_and(|most| self.served >= most)
             || matches!(self.entry, Admitted::Reserved(_))
+            || self.has_expired(now)
     }
 
     /// Nothing of a request or response is under way.

@@ -172,6 +172,7 @@ impl Connection {
             method,
             method_token: head.method,
             target: head.target,
+            scheme: None,
             authority: head.host.unwrap_or(""),
             fields: Fields::new(head.fields),
             protocol: None,
@@ -189,7 +190,8 @@ impl Connection {
         let Decision { series, about, .. } = decision;
         (entry.tls, entry.identity, entry.trace) = (tls.as_ref(), identity.as_ref(), trace.as_ref());
         self.goes_by(limits);
-        self.keep_alive = may_stay && !cx.draining && !self.is_last_request(&engine.settings.limits.request);
+        self.keep_alive =
+            may_stay && !cx.draining && !self.is_last_request(&engine.settings.limits.request, cx.now);
         // Our decision, which the client learns from the answer: it may have sent more by then.
         if may_stay && !self.keep_alive {
             self.unread = true;

@@ -10,13 +10,13 @@ use super::pieces::Turn;
 use super::receive::push_interim;
 use super::stream::Http1Framer;
 use super::{Connection, Request, Work};
-use crate::buffer_pool;
 use crate::context::Ctx;
 use crate::log::{AccessRecord, Ending, Record, Sink};
 use crate::rate::{Held, Pace};
 use crate::response::{Body, Head, Message, Response};
 use crate::slow::SlowEnd;
 use crate::tail::TailEnd;
+use crate::{answer, buffer_pool};
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -565,10 +565,29 @@ impl Connection {
             Some(paced) if paced.pace().is_some() => self.advance_paced(paced, key),
             Some(rest) => self.advance(rest, Some(key)),
         };
+        if let Err(error) = &progress
+            && let Some(unsent) = output.take_if(|output| output.framing.keeps_head)
+        {
+            return self.answer_instead(cx, unsent, error);
+        }
         self.put_back(output);
         let progress = progress?;
         self.is_blocked = progress == Progress::Blocked;
         Ok(progress)
+    }
+
+    /// The content of an answer has failed before anything of it was sent: the client gets this in its place, and not an end
+    /// that says nothing.
+    #[cold]
+    fn answer_instead(&mut self, cx: &mut Ctx, unsent: Output, error: &io::Error) -> io::Result<Progress> {
+        self.held.remove_back(unsent.sent as usize); // its head
+        drop(unsent); // the content of the request, if it was still read, has no reader any more
+        let status = match error.kind() {
+            io::ErrorKind::TimedOut => Status::GATEWAY_TIMEOUT,
+            _ => Status::BAD_GATEWAY,
+        };
+        self.respond(cx, answer::error(status))?;
+        Ok(Progress::Again)
     }
 
     fn put_back(&mut self, output: Option<Output>) {

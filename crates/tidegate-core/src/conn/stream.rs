@@ -10,7 +10,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
-use tidegate_http::FieldLines;
+use tidegate_http::{FieldLines, Status};
 use tidegate_io::pipe::Pipe;
 use tidegate_io::{Key, runtime};
 use tidegate_wire::h1::{self, ConnectionField, ResponseFraming, ResponseParts};
@@ -100,7 +100,8 @@ impl Connection {
                 return Ok(progress);
             }
             let step = runtime::with_scratch(|buffer| {
-                if !std::mem::take(&mut output.framing.keeps_head) && !self.send_held(false)? {
+                let is_unsent = std::mem::take(&mut output.framing.keeps_head);
+                if !is_unsent && !self.send_held(false)? {
                     return Ok(Some(Progress::Blocked));
                 }
                 // What may be the end is asked for all the same, and takes no room.
@@ -114,10 +115,12 @@ impl Connection {
                 let mut framer = Http1Framer { framing, connection: ConnectionField::None };
                 let mut cx = Context::from_waker(&waker);
                 match output.pull(&mut framer, &mut cx, buffer, &mut self.batch) {
-                    // It is cut short: the message never ends cleanly. Where only the end of the connection
+                    // Where not even its head has been sent, the client gets another answer. Otherwise it is cut short: the message never ends cleanly. Where only the end of the connection
                     // ends it, that has to be a reset.
                     Err(error) => {
-                        if output.left.is_none() && !output.framing.is_chunked {
+                        if is_unsent && output.status != Status::SWITCHING_PROTOCOLS {
+                            output.framing.keeps_head = true;
+                        } else if output.left.is_none() && !output.framing.is_chunked {
                             self.transport.reset_on_close();
                         }
                         return Err(error);

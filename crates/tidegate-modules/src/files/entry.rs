@@ -35,6 +35,8 @@ pub struct FileEntry {
     pub identity: Representation,
     /// In a content coding: from a sibling, or made by us when first asked for.
     pub encoded: RefCell<Vec<(Coding, Encoded)>>,
+    /// How many of these are siblings; they come first.
+    pub siblings: usize,
     /// Media type with charset.
     pub media_type: Box<str>,
     /// Last modification, Unix seconds.
@@ -170,25 +172,28 @@ impl Maker {
         let media_type = media_type_of(lookup, relative);
         let mut encoded: Vec<(Coding, Encoded)> = Vec::new();
         let offers = self.compress.as_ref().filter(|c| compress::applies(c, &media_type, meta.len));
-        if let Some(compress) = offers
-            && meta.len <= ENCODE_MAX
-        {
-            encoded.extend(compress.codings.iter().map(|(coding, _)| (*coding, Encoded::Possible)));
-        }
         let varies = offers.is_some() || !contents.siblings.is_empty();
         let parts = Parts { media_type: &media_type, meta: &meta, varies };
         for (n, (coding, content)) in contents.siblings.into_iter().enumerate() {
             let sibling_meta = contents.metas.get(n + 1).unwrap_or(&meta);
             let ready =
                 Encoded::Ready(Rc::new(self.representation(&parts, content, Some((coding, sibling_meta)))));
-            match encoded.iter_mut().find(|(present, _)| *present == coding) {
-                Some((_, slot)) => *slot = ready,
-                None => encoded.push((coding, ready)),
+            encoded.push((coding, ready));
+        }
+        let siblings = encoded.len();
+        if let Some(compress) = offers
+            && meta.len <= ENCODE_MAX
+        {
+            for (coding, _) in &compress.codings {
+                if encoded.iter().all(|(present, _)| present != coding) {
+                    encoded.push((*coding, Encoded::Possible));
+                }
             }
         }
         FileEntry {
             identity: self.representation(&parts, contents.identity, None),
             encoded: RefCell::new(encoded),
+            siblings,
             media_type,
             modified: meta.mtime,
             metas: contents.metas,

@@ -46,7 +46,7 @@ impl Inner {
         if self.is_dressed_later { response.reopened() } else { response }
     }
 
-    /// Which form the client prefers of those there can be.
+    /// Which form the client prefers of those that lie there, and where it takes none of them, of those that can be made.
     fn choose(&self, entry: &FileEntry, exchange: &Exchange<'_>) -> Form {
         let encoded = entry.encoded.borrow();
         if encoded.is_empty() {
@@ -60,7 +60,12 @@ impl Inner {
                 count += 1;
             }
         }
-        let preferred = coding::negotiate(exchange.fields.all("accept-encoding"), &offered[..count]);
+        let negotiate = |offered| coding::negotiate(exchange.fields.all("accept-encoding"), offered);
+        let sibling = match entry.siblings {
+            0 => None,
+            siblings => negotiate(&offered[..siblings]).filter(|coding| *coding != ContentCoding::Identity),
+        };
+        let preferred = sibling.or_else(|| negotiate(&offered[..count]));
         let is_preferred = |coding: Coding| Some(compress::content_coding(coding)) == preferred;
         match encoded.iter().find(|(coding, _)| is_preferred(*coding)) {
             Some((_, Encoded::Ready(form))) => Form::Ready(form.clone()),

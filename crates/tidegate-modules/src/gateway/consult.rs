@@ -111,7 +111,7 @@ impl Consulted {
             }
         }
         forwarded(exchange, is_trusted, &|_| false, &mut out);
-        out.extend_from_slice(self.via.lines());
+        out.extend_from_slice(self.via.lines(exchange.version));
         if let Some(id) = request_id {
             append_field(&mut out, "X-Request-Id", id.as_bytes()).ok()?;
         }

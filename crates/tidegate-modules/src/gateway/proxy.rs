@@ -189,7 +189,7 @@ impl Proxy {
                 }
             }
         }
-        lines.extend_from_slice(self.via.lines());
+        lines.extend_from_slice(self.via.lines(exchange.version));
         if let Some(left) = forwards {
             put(lines, "Max-Forwards", left.saturating_sub(1).to_string().as_bytes());
         }

@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::OnceLock;
 use tidegate_config::settings::{Origin, Site};
 use tidegate_core::Exchange;
+use tidegate_http::Version;
 use tidegate_http::cache::cdn_loop;
 use tidegate_http::field::list_elements;
 
@@ -27,7 +28,8 @@ pub fn begin(server: u64) {
 
 /// What a route calls itself, or a site where it asks.
 pub(crate) struct Via {
-    lines: Box<[u8]>,
+    /// By the version of the message that was received.
+    lines: [Box<[u8]>; 3],
     name: Box<str>,
 }
 
@@ -47,19 +49,26 @@ impl Via {
         SERVER.get_or_init(new_server).hash(&mut hasher);
         (site.label(), &site.origin.file, what).hash(&mut hasher);
         let name = format!("tidegate-{:016x}", hasher.finish());
-        let lines = format!("Via: 1.1 {name}\r\n");
-        Via { lines: lines.into_bytes().into(), name: name.into() }
+        let lines = lines_by_version(|version| format!("Via: {version} {name}\r\n"));
+        Via { lines, name: name.into() }
     }
 
     /// Of a route whose answers are kept: it is to be found out as well where `Via` is taken away.
     pub(super) fn with_cdn_loop(self) -> Via {
-        let lines = format!("Via: 1.1 {name}\r\nCDN-Loop: {name}\r\n", name = self.name);
-        Via { lines: lines.into_bytes().into(), ..self }
+        let Via { name, .. } = self;
+        let lines = lines_by_version(|version| format!("Via: {version} {name}\r\nCDN-Loop: {name}\r\n"));
+        Via { lines, name }
     }
 
-    /// The fields, with their line ends. They stand behind those of the servers before.
-    pub(super) fn lines(&self) -> &[u8] {
-        &self.lines
+    /// The fields of a request that was received in this version, with their line ends. They stand behind those of the servers
+    /// before.
+    pub(super) fn lines(&self, received: Version) -> &[u8] {
+        let [http10, http11, http2] = &self.lines;
+        match received {
+            Version::Http10 => http10,
+            Version::Http11 => http11,
+            Version::Http2 => http2,
+        }
     }
 
     /// Whether the route has passed the request on already.
@@ -79,6 +88,10 @@ impl Via {
         });
         has_own_via || has_cdn_loop && cdn_loop::passes(exchange.fields, &self.name) > 0
     }
+}
+
+fn lines_by_version(lines: impl Fn(&str) -> String) -> [Box<[u8]>; 3] {
+    ["1.0", "1.1", "2"].map(|version| lines(version).into_bytes().into())
 }
 
 #[cfg(test)]

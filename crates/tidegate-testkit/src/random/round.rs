@@ -253,7 +253,7 @@ fn prepare(plan: &mut Plan, folder: &Path, findings: &Arc<Findings>) -> Result<V
         by: None,
         is_authority: false,
         is_rsa: false,
-        has_expired: false,
+        life: None,
     };
     tls::make(&made, folder)?;
     let scripts = folder.join("cgi-bin");

@@ -6,6 +6,7 @@ use crate::condition::{Condition, GetCheck, Output, TextCheck, member};
 use crate::process::wait_for_exit;
 use crate::response::{read, show};
 use crate::step::{ServerAction, Source};
+use crate::tls;
 use crate::token::{substitute, substitute_text};
 use serde_json::Value;
 use std::sync::Arc;
@@ -161,6 +162,10 @@ impl Player<'_> {
                 let text = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
                 if check.holds(&text, variables)? { Ok(()) } else { Err(format!("it holds {}", show(&text))) }
             }
+            Condition::Expired { certificate } => match tls::has_expired(certificate, self.folder.path())? {
+                true => Ok(()),
+                false => Err("it is still good".to_owned()),
+            },
             Condition::Get { target, host, check } => {
                 let address = self.addresses().first().cloned().ok_or("there is no listener")?;
                 let mut client = Client::connect(&address, None)?;

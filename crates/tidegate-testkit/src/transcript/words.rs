@@ -8,6 +8,7 @@ use crate::process::Signal;
 use crate::step::{Action, BodyCheck, Expected, Http2Step, Message, ServerAction};
 use crate::tls::{Made, TlsCheck, TlsOptions};
 use crate::token::Token;
+use std::time::Duration;
 
 /// `<request GET / HTTP/1.1`, `<fastcgi`, `<fastcgi keep`, `<scgi`.
 pub(super) fn parse_request(received: &str) -> Result<Option<Message>, String> {
@@ -195,25 +196,30 @@ fn parse_tls_option(option: &str, tls: &mut Option<TlsOptions>) -> bool {
     true
 }
 
-/// `certificate NAME "host" ...` and `authority NAME`, with `by=AUTHORITY`, `rsa`, `expired`.
+/// `certificate NAME "host" ...` and `authority NAME`, with `by=AUTHORITY`, `rsa`, `expired`, `seconds=LIFE`.
 pub(super) fn parse_certificate(is_authority: bool, arguments: &[Token]) -> Result<Made, String> {
     let [name, options @ ..] = arguments else { return Err("a certificate needs a name".to_owned()) };
     let (name, mut hosts, mut by) = (text(name)?, Vec::new(), None);
-    let (mut is_rsa, mut has_expired) = (false, false);
+    let (mut is_rsa, mut life) = (false, None);
     for option in options {
         match option {
             Token::Quoted(_) => hosts.push(text(option)?),
             Token::Word(word) => match word.as_str() {
                 "rsa" => is_rsa = true,
-                "expired" => has_expired = true,
-                word => match word.strip_prefix("by=") {
-                    Some(name) => by = Some(name.to_owned()),
-                    None => return Err(format!("`{word}` is no option of a certificate")),
+                "expired" => life = Some(Duration::ZERO),
+                word => match word.split_once('=') {
+                    Some(("by", name)) => by = Some(name.to_owned()),
+                    Some(("seconds", seconds)) => {
+                        let seconds =
+                            seconds.parse().map_err(|_| format!("`{word}`: seconds are a number"))?;
+                        life = Some(Duration::from_secs(seconds));
+                    }
+                    _ => return Err(format!("`{word}` is no option of a certificate")),
                 },
             },
         }
     }
-    Ok(Made { name, hosts, by, is_authority, is_rsa, has_expired })
+    Ok(Made { name, hosts, by, is_authority, is_rsa, life })
 }
 
 pub(super) fn parse_tls_check(words: &[&str]) -> Result<TlsCheck, String> {

@@ -150,12 +150,13 @@ impl Connection {
             method,
             method_token,
             target: head.target,
+            scheme: Some(head.scheme),
             authority: head.authority,
             fields: head.fields,
             protocol,
             has_content: !is_end && protocol.is_none(),
             content_length: head.content_length,
-            refused: refused.map(Status),
+            refused: refused.map(Status).or_else(|| is_foreign(head.scheme).then_some(Status::BAD_REQUEST)),
             size: section.size(),
             started: request.started,
         };
@@ -169,7 +170,7 @@ impl Connection {
         let Decision { series, about, .. } = decision;
         (entry.tls, entry.identity, entry.trace) = (tls.as_ref(), identity.as_ref(), trace.as_ref());
         self.limits.clone_from(&limits);
-        let is_last = self.is_last_request(&engine.settings.limits.request);
+        let is_last = self.is_last_request(&engine.settings.limits.request, cx.now);
         if is_last && !h2.is_closing {
             h2.is_closing = true;
             cx.stats.keep_alive_refusals.add(1);
@@ -334,6 +335,11 @@ pub(super) fn end_stream(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, reques
     if request.expects_continue {
         h2.stop_reading(cx, |unread| unread.key == stream);
     }
+}
+
+/// Whether a scheme is none of HTTP's. CONNECT has none at all.
+fn is_foreign(scheme: &str) -> bool {
+    !scheme.is_empty() && !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
 /// Content that comes behind its answer.
