@@ -11,7 +11,7 @@ mod attempts;
 pub mod balance;
 mod call;
 pub mod cgi;
-mod claims;
+pub mod claims;
 mod complaints;
 pub mod consult;
 pub mod environment;
