@@ -3,6 +3,7 @@
 use crate::interim::InterimQueue;
 use crate::kept::Kept;
 use crate::reply::{Need, Reply};
+use crate::request_values::routed_path;
 use crate::state::RequestState;
 use crate::template::path_asked_for;
 use crate::user::{Identity, User};
@@ -100,6 +101,11 @@ impl Exchange<'_> {
     /// The path that the client has asked for, encoded, also where `index`, `try` or `rewrite` have led to another.
     pub fn path_asked_for(&self) -> String {
         path_asked_for(self)
+    }
+
+    /// The path that the route was chosen by.
+    pub fn routed_path(&self) -> &[u8] {
+        routed_path(self)
     }
 
     /// Whether `rewrite` or `hand-to` say what the path is: then the target is not what an application is asked for.

@@ -241,6 +241,19 @@ impl Template {
         self.pieces.iter().any(is_user)
     }
 
+    /// Whether it says by which path or with which query a request has come, in place of which `rewrite` may have put others.
+    pub fn asks_for_target(&self) -> bool {
+        self.pieces.iter().any(|piece| match piece {
+            Piece::Path | Piece::Uri => true,
+            Piece::Asked(asked, _) => match &**asked {
+                Asked::Capture(..) => true,
+                Asked::Value(value) => value.from.asks_for_target(),
+                _ => false,
+            },
+            _ => false,
+        })
+    }
+
     /// The text for a request, as the value of a field.
     pub fn fill(&self, exchange: &Exchange<'_>) -> String {
         if !self.is_cookie {
@@ -425,8 +438,7 @@ impl Asked {
             Asked::Cookie(name) => Cow::Borrowed(request_values::cookie(exchange, name).unwrap_or_default()),
             Asked::Argument(name) => request_values::parameter(exchange, name).unwrap_or_default(),
             Asked::Language(offered) => {
-                let preferred = language::preferred(exchange.fields.all("accept-language"), offered);
-                let chosen = offered.get(preferred.unwrap_or(0));
+                let chosen = offered.get(chosen_language(exchange, offered));
                 Cow::Borrowed(chosen.map_or(&[], |language| language.as_bytes()))
             }
             Asked::Country => Cow::Owned(country_of(exchange)),
@@ -458,6 +470,11 @@ impl Asked {
             (_, Place::Path | Place::Query) => *text += &query::encode(&value),
         }
     }
+}
+
+/// Which of the languages of a route is `{language}` for a request: the first where its client wants none of them.
+pub fn chosen_language(exchange: &Exchange<'_>, offered: &[String]) -> usize {
+    language::preferred(exchange.fields.all("accept-language"), offered).unwrap_or(0)
 }
 
 /// The code of the country that the client of a request is in.

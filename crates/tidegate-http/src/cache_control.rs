@@ -49,6 +49,8 @@ pub struct CacheControl {
     pub stale_while_revalidate: Option<Duration>,
     /// How long it may be served stale when the origin fails.
     pub stale_if_error: Option<Duration>,
+    /// Something in it is no directive (section 5.2), so that what it allows and forbids is not known.
+    pub is_malformed: bool,
 }
 
 impl CacheControl {
@@ -59,6 +61,7 @@ impl CacheControl {
         let mut control = CacheControl::default();
         for directive in values.into_iter().flat_map(list_elements) {
             let (name, argument) = split_argument(directive);
+            control.is_malformed |= !is_token(name) || !argument.is_none_or(is_argument);
             control.add(name, argument);
         }
         control
@@ -141,6 +144,11 @@ fn split_argument(directive: &[u8]) -> (&[u8], Option<&[u8]>) {
         Some(equals) => (&directive[..equals], Some(&directive[equals + 1..])),
         None => (directive, None),
     }
+}
+
+/// `token / quoted-string`.
+fn is_argument(argument: &[u8]) -> bool {
+    is_token(argument) || unquote(argument).is_some()
 }
 
 /// Whether an argument is a list of field names. What is none makes the directive one without an argument,

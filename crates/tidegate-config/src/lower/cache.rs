@@ -20,7 +20,7 @@ use crate::settings::cache::refusal;
 use crate::settings::gateway::Gateway;
 use crate::settings::{
     Action, CacheBypass, CacheDisk, CacheQuery, CacheStore, DefaultLifetime, Route, RouteCache, Settings,
-    Shared, TextPattern,
+    Shared, TextPattern, ValueMap, Values,
 };
 use crate::suggest;
 use crate::syntax::document::{Literal, Node};
@@ -428,7 +428,7 @@ pub(super) fn of_route(
         ..cache.clone()
     });
     if let Some(cache) = &known {
-        check_told(checker, item, cache);
+        check_told(checker, item, cache, &inherited.names.values);
     }
     if known.as_ref() != cache.as_deref() {
         cache = known.map(Shared::from);
@@ -437,20 +437,45 @@ pub(super) fn of_route(
 }
 
 /// Warns of what an application is told of a client that has no part in the key: what it answers goes to others as well.
-fn check_told(checker: &mut Checker<'_>, item: &Item, cache: &RouteCache) {
+fn check_told(checker: &mut Checker<'_>, item: &Item, cache: &RouteCache, values: &Values) {
+    let is_fitting = |patterns: &[String], name: &str| {
+        patterns.iter().any(|pattern| TextPattern::glob(pattern).fits(name.as_bytes()))
+    };
+    let is_query_kept = |name: &str| {
+        cache.query != CacheQuery::Ignored
+            && !is_fitting(&cache.query_drop, name)
+            && (cache.query_only.is_empty() || is_fitting(&cache.query_only, name))
+    };
     let told = item.child("proxy").into_iter().flat_map(|proxy| &proxy.children);
     let told = told.filter(|child| child.directive.name == "request-header");
     for child in told {
-        let Some(value) = child.texts().into_iter().nth(1) else { continue };
+        let mut texts = child.texts().into_iter();
+        let (Some(field), Some(value)) = (texts.next(), texts.next()) else { continue };
+        // Every application is told it by the second, whatever the settings say.
+        let says_address =
+            ["X-Real-IP", "X-Forwarded-For"].iter().any(|name| name.eq_ignore_ascii_case(&field));
         let is_apart = |name: &str| match name.split_once('.') {
-            Some(("cookie", cookie)) => !cache.cookies.iter().any(|known| known == cookie),
+            Some(("cookie", cookie)) => !is_fitting(&cache.cookies, cookie),
+            Some(("query", parameter)) => !is_query_kept(parameter),
             Some(("header", _)) => true,
-            _ => matches!(name, "country" | "user" | "groups"),
+            // Host, scheme, path and language are in the key. What identifies one request chooses no answer.
+            _ => {
+                matches!(name, "client.name" | "country" | "user" | "groups")
+                    || name == "client" && !says_address
+            }
         };
-        let Some(name) = asks_for(&value, is_apart) else { continue };
+        let map_of = |name: &str| values.get(name.strip_prefix("value.")?);
+        let told = asks_for(&value, is_apart).map(|name| (name, String::new()));
+        let Some((name, made)) = told.or_else(|| {
+            let is_made_apart = |map: &Shared<ValueMap>| asks_for(&map.from, is_apart).is_some();
+            let value = asks_for(&value, |name| map_of(name).is_some_and(is_made_apart))?;
+            Some((asks_for(&map_of(value)?.from, is_apart)?, format!("`{{{value}}}`, which is made of ")))
+        }) else {
+            continue;
+        };
         let message = format!(
-            "the application is told `{{{name}}}` of the client, which is not in the key of the cache: what it makes of it goes \
-             to other clients as well"
+            "the application is told {made}`{{{name}}}` of the client, which is not in the key of the cache: what it makes of \
+             it goes to other clients as well"
         );
         let help = match name.strip_prefix("cookie.") {
             Some(cookie) => {

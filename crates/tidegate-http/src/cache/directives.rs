@@ -19,6 +19,8 @@ pub(super) struct Directives {
     pub(super) control: CacheControl,
     /// Whether a targeted field says so: `Cache-Control` and `Expires` are then passed over (section 2.2).
     pub(super) is_targeted: bool,
+    /// A targeted field is not valid: it is passed over (section 2.1), but nothing is kept by a default that it may have forbidden.
+    pub(super) has_invalid_target: bool,
     /// The fields that `no-cache` and `private` list.
     pub(super) listed: Vec<String>,
 }
@@ -26,25 +28,25 @@ pub(super) struct Directives {
 impl Directives {
     /// Reads the first of the targeted fields that is valid and not empty, else `Cache-Control`.
     pub(super) fn of(fields: &FieldLines, rules: &Rules) -> Directives {
-        let mut targets = rules.targets.iter();
-        if let Some(targeted) = targets.find_map(|name| Directives::targeted(fields, name)) {
-            return targeted;
+        let mut has_invalid_target = false;
+        for name in &rules.targets {
+            match structured::<Dictionary>(fields, name) {
+                Some(members) if members.is_empty() => {}
+                Some(members) => return Directives { has_invalid_target, ..Directives::targeted(&members) },
+                None => has_invalid_target |= fields.contains(name),
+            }
         }
         let control = CacheControl::parse(fields.all("Cache-Control"));
         let mut listed = Vec::new();
         if control.no_cache_fields || control.private_fields {
             listed_fields(fields.all("Cache-Control"), |name| listed.push(name.to_owned()));
         }
-        Directives { control, is_targeted: false, listed }
+        Directives { control, is_targeted: false, has_invalid_target, listed }
     }
 
-    fn targeted(fields: &FieldLines, name: &str) -> Option<Directives> {
-        let members: Dictionary = structured(fields, name)?;
-        if members.is_empty() {
-            return None;
-        }
+    fn targeted(members: &Dictionary) -> Directives {
         let mut directives = Directives { is_targeted: true, ..Directives::default() };
-        for (key, value) in &members {
+        for (key, value) in members {
             let name = key.as_str();
             let argument = if matches!(name, "no-cache" | "private") { listing(value) } else { age(value) };
             match argument {
@@ -57,7 +59,7 @@ impl Directives {
                 }
             }
         }
-        Some(directives)
+        directives
     }
 
     /// Whether the response says that it is for shared caches, for requests with `Authorization` too
@@ -67,9 +69,10 @@ impl Directives {
         control.public || control.s_maxage.is_some() || control.must_revalidate
     }
 
-    /// Whether it says so with every user of a site in mind, and not only of freshness.
+    /// Whether it says so with every user of a site in mind, and not only of freshness: `max-age` of a targeted field says no more
+    /// than that.
     pub(super) fn is_for_everybody(&self) -> bool {
-        self.is_targeted || self.control.public || self.control.s_maxage.is_some()
+        self.control.public || self.control.s_maxage.is_some()
     }
 }
 

@@ -90,6 +90,7 @@ reasons! {
     RequestNoStore: NotStored, "request-no-store", "the request says `no-store`";
     NoStore: NotStored, "no-store", "the response says `no-store`";
     Private: NotStored, "private", "the response says `private`";
+    Malformed: NotStored, "malformed", "its `Cache-Control` cannot be read";
     Status: NotStored, "status", "its status is not one to store, or is about the request";
     Authorization: NotStored, "authorization", "the request says who it is, and the response is not for everybody";
     Cookie: NotStored, "cookie", "the request has a cookie, and the response is not for everybody";

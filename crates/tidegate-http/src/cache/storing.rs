@@ -31,6 +31,8 @@ pub enum NotStored {
     NoStore,
     /// For one client alone.
     Private,
+    /// Its `Cache-Control` is none that can be read: it may have said either of these.
+    Malformed,
     /// `must-understand` with a status that is not known, a 304, or a status that is never final.
     Status,
     /// A status that says something of the request.
@@ -79,6 +81,7 @@ impl NotStored {
             NotStored::RequestNoStore => Reason::RequestNoStore,
             NotStored::NoStore => Reason::NoStore,
             NotStored::Private => Reason::Private,
+            NotStored::Malformed => Reason::Malformed,
             NotStored::Status | NotStored::StatusOfRequest => Reason::Status,
             NotStored::Authorization => Reason::Authorization,
             NotStored::Cookie => Reason::Cookie,
@@ -171,6 +174,9 @@ pub(super) fn response_allows(
     }
     if control.private {
         return Err(NotStored::Private);
+    }
+    if control.is_malformed {
+        return Err(NotStored::Malformed);
     }
     let is_listed = || directives.listed.iter().any(|name| name.eq_ignore_ascii_case("set-cookie"));
     let sets_cookie = answered.fields.contains("Set-Cookie");
@@ -273,7 +279,7 @@ fn lifetime(
         let left = |end: Option<HttpDate>| end.map_or(0, |end| clamped(end.0.saturating_sub(date)));
         return Some((ends.map(left).min().unwrap_or(0), LifetimeSource::Expires));
     }
-    if control.no_cache {
+    if control.no_cache || directives.has_invalid_target {
         return None;
     }
     if let Some(seconds) = default_lifetime(answered.status, rules) {

@@ -183,6 +183,7 @@ impl Fetch {
                 let rest = Rest::of(self.origin, &response);
                 let mut lines = response.head.lines().clone();
                 self.policy.hide_tags(&mut lines);
+                lines.remove("Trailer"); // what it announces is not kept, nor sent
                 cache::add_date(&mut lines, now);
                 tell(Outcome::Stored(entry, Came::Fetched(lines, reader)));
                 fill_up(fill, response.body, (len, rest), &self.unattended).await;

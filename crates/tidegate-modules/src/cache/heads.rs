@@ -6,7 +6,7 @@ use super::Shared;
 use super::fetch::{Whose, renewed};
 use super::finding::Finding;
 use super::place::Place;
-use super::policy::{self, Class, Policy};
+use super::policy::{self, Class};
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_cache::{Entry, Join, StoredHead};
@@ -38,13 +38,13 @@ impl Shared {
     ) -> Reply {
         let stored = finding.part.as_ref().or(finding.fitting.as_ref());
         // Whoever chooses another answer by a field that no key has says nothing of this one.
-        let stored = stored.filter(|_| !Policy::has_unkeyed(exchange.fields));
+        let stored = stored.filter(|_| !self.policy.has_unkeyed(exchange));
         let known = stored.map(|entry| Known {
             entry: entry.clone(),
             class,
             place: Place::of(&self.policy, exchange),
             key: self.with_key(exchange, finding.class, <[u8]>::to_vec),
-            fields: Policy::fetch_fields(exchange.fields, &policy::spelled(exchange)),
+            fields: self.policy.fetch_fields(exchange, &policy::spelled(exchange)),
             is_obeyed: self.policy.obeys(exchange),
             asked: exchange.now,
         });

@@ -136,8 +136,9 @@ impl Cached {
         // A file's answer has what the route adds already, unless that depends on the request.
         let is_dressed = matches!(route.action, Action::Files(_)) && !decoration.has_placeholders();
         let is_prepared = is_plain && !is_dressed;
-        let prepared = is_prepared.then(|| Prepared::new(decoration, server.server_field.clone()));
         let policy = Rc::new(Policy::of_route(cache, (site, route), server));
+        let made = || Prepared::new(policy.clone(), decoration, server.server_field.clone());
+        let prepared = is_prepared.then(made);
         let Kept { store, opening, counts, queries } = directory.store(store, server.processes);
         queries.add(cache);
         let counts = counts.begin();
@@ -351,7 +352,7 @@ impl Shared {
         // another coding or language.
         let (part, known, conditions) = asking.finding.to_be_asked();
         let authority = policy::spelled(exchange);
-        let own = Policy::fetch_fields(exchange.fields, &authority);
+        let own = self.policy.fetch_fields(exchange, &authority);
         let again = exchange.to_ask_again(&authority, &pass);
         let origin = Origin { again, inner: self.inner.clone(), fields: own.clone() };
         let mut fields = own;

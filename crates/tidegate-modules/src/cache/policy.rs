@@ -2,17 +2,19 @@
 
 use super::place::host;
 use super::searches::{self, Searches};
+use crate::gateway::claims::{is_claim, is_identity, is_routing};
 use std::borrow::Cow;
 use tidegate_cache::site_mark;
 use tidegate_config::Settings;
-use tidegate_config::settings::{Action, CacheBypass, CacheQuery, Route, RouteCache, Site};
+use tidegate_config::settings::{Action, CacheBypass, CacheQuery, Route, RouteCache, Shared, Site};
 use tidegate_core::Exchange;
+use tidegate_core::template::{Scope, Template, chosen_language};
 use tidegate_http::cache::key::{self, KeyRules, QueryRules, Resource};
 use tidegate_http::cache::names::Names;
 use tidegate_http::cache::{Asked, CacheStatus, DefaultLifetime, Detail, Freshness, Reason, Rules};
 use tidegate_http::field::list_elements;
 use tidegate_http::path::encode_path;
-use tidegate_http::{Authority, FieldLines, Fields, Method};
+use tidegate_http::{Authority, Field, FieldLines, Method};
 
 /// Fields by which some applications take a request for another one than it is. No key holds them, so whoever sends one would
 /// choose what others get.
@@ -30,6 +32,17 @@ const UNKEYED: [&str; 13] = [
     "X-Original-URL",
     "X-Original-URI",
     "X-Rewrite-URL",
+];
+/// Fields that an application gets of this server alone, in small letters.
+const OF_THE_SERVER: [&str; 8] = [
+    "cdn-loop",
+    "connection",
+    "forwarded",
+    "host",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
 ];
 /// What asks for a part, or for what has changed: the store asks for itself.
 const OF_THE_CLIENT: [&str; 4] = ["If-Modified-Since", "If-None-Match", "If-Range", "Range"];
@@ -69,12 +82,25 @@ pub(super) struct Policy {
     place: String,
     /// What responses say of their queries; `None` where that does not count.
     searches: Option<Searches>,
-    /// The application is told the path as it was sent, beside the one that it is asked for.
-    tells_target: bool,
+    /// What the application is told of a request beside its fields.
+    tells: Tells,
+    /// Fields that any client may send, although only proxies do.
+    passed: Vec<String>,
+    /// The answer may depend on which of these a client prefers.
+    languages: Shared<Vec<String>>,
     /// Ranges that are answered at most.
     pub(super) ranges: u16,
     /// What tells the responses of the site from those of others, for purges.
     pub(super) site: u64,
+}
+
+/// What a route tells an application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Tells {
+    /// The path as it was sent, beside the one that it is asked for.
+    target: bool,
+    /// Path and query by a placeholder, which may be those of before a `rewrite`.
+    placeholders: bool,
 }
 
 /// Which parts of a query count for a route.
@@ -91,22 +117,17 @@ pub(super) fn query_rules(settings: &RouteCache) -> QueryRules {
 
 impl Policy {
     /// Of a route of a site.
-    pub(super) fn of_route(cache: &RouteCache, (site, route): (&Site, &Route), server: &Settings) -> Policy {
+    pub(super) fn of_route(
+        settings: &RouteCache,
+        (site, route): (&Site, &Route),
+        server: &Settings,
+    ) -> Policy {
         // No two sites share a name, and one at most has none.
         let name = site.names.first().map(ToString::to_string).unwrap_or_default();
         let conditions = route.conditions.iter().map(|condition| format!(" {condition}"));
-        let place = format!("{}{}", route.pattern, conditions.collect::<String>());
+        let place = format!("{name} {}{}", route.pattern, conditions.collect::<String>());
         let ranges = route.limits.as_ref().unwrap_or(&server.limits.request).ranges;
-        let tells_target = matches!(route.action, Action::Fastcgi(_) | Action::Scgi(_) | Action::Cgi(_));
-        Policy::new(cache, (&name, &place), (written_by(route), tells_target), ranges)
-    }
-
-    fn new(
-        settings: &RouteCache,
-        (site, route): (&str, &str),
-        (written, tells_target): (Vec<String>, bool),
-        ranges: u16,
-    ) -> Policy {
+        let site = site_mark(&name);
         let lifetimes = settings.default_lifetimes.iter();
         let lifetimes = lifetimes.flat_map(|lifetime| {
             let seconds = u32::try_from(lifetime.lifetime.as_secs()).unwrap_or(u32::MAX);
@@ -132,18 +153,18 @@ impl Policy {
             CacheBypass::Named(named) => Some(named.iter().collect()),
             CacheBypass::Unknown => None,
         };
-        let place = format!("{site} {route}");
         let searches = settings.no_vary_search.then(Searches::default);
-        let site = site_mark(site);
         Policy {
             settings: settings.clone(),
             rules,
             key_rules,
             bypass,
-            written,
+            written: written_by(route),
             place,
             searches,
-            tells_target,
+            tells: tells(route),
+            passed: passed_by(&route.action).to_vec(),
+            languages: route.languages.clone(),
             ranges,
             site,
         }
@@ -196,6 +217,7 @@ impl Policy {
             return Class::PastTheCache(Reason::AmbiguousQuery);
         }
         let is_known = exchange.user().is_some() || exchange.client().is_some();
+        let is_known = is_known || self.is_vouched_for(exchange);
         if self.knows_everybody() || is_known || exchange.fields.contains("authorization") {
             return Class::Credentials;
         }
@@ -231,6 +253,9 @@ impl Policy {
         for cookie in &self.settings.cookies {
             key.push_str(&format!(", cookie `{cookie}`"));
         }
+        if let Some(language) = self.languages.get(self.language(exchange)) {
+            key.push_str(&format!(", language `{language}`"));
+        }
         key
     }
 
@@ -247,14 +272,33 @@ impl Policy {
         }
     }
 
-    /// Whether a response varies by what the server itself has written.
+    /// Which of the languages of the route the client prefers; 0 where there are none.
+    #[inline]
+    pub(super) fn language(&self, exchange: &Exchange<'_>) -> usize {
+        if self.languages.is_empty() { 0 } else { chosen_language(exchange, &self.languages) }
+    }
+
+    /// Whether a field of a proxy tells the application who asks.
+    #[inline]
+    pub(super) fn is_vouched_for(&self, exchange: &Exchange<'_>) -> bool {
+        let is_trusted = exchange.state.remote.is_trusted;
+        let is_told = |name: &str| (is_trusted || self.passes(name)) && is_identity(name);
+        (is_trusted || !self.passed.is_empty()) && exchange.fields.iter().any(|field| is_told(field.name))
+    }
+
+    /// Whether any client may send a field that only proxies send.
+    fn passes(&self, name: &str) -> bool {
+        self.passed.iter().any(|passed| passed.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether a response varies by what the server itself has written, or by what proxies alone may say.
     pub(super) fn varies_by_written(&self, lines: &FieldLines) -> bool {
         lines.all("Vary").flat_map(list_elements).any(|name| {
             let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-            let is_of_proxies = name.starts_with("x-forwarded-") || name.starts_with("client-cert");
+            let is_of_proxies = is_claim(&name) && !self.passes(&name);
             is_of_proxies
-                || ["forwarded", "via", "cdn-loop", "x-real-ip", "host", "connection"]
-                    .contains(&name.as_str())
+                || is_identity(&name)
+                || OF_THE_SERVER.contains(&name.as_str())
                 || self.written.contains(&name)
         })
     }
@@ -277,12 +321,25 @@ impl Policy {
         key.push(u8::from(!class.is_open()));
         let search = self.searches.as_ref().and_then(|searches| searches.of(exchange));
         key::write(key, &resource, &self.key_rules, search.as_deref());
+        if let Some(language) = self.languages.get(self.language(exchange)) {
+            // By its length it is told from a path.
+            key.extend_from_slice(&u32::try_from(language.len()).unwrap_or(u32::MAX).to_le_bytes());
+            key.extend_from_slice(language.as_bytes());
+        }
         if !is_as_sent(exchange) {
             key.extend_from_slice(exchange.path); // `index` or `try` have led here
             // Behind a byte that no path has: what else the application is told of it, `REQUEST_URI`.
-            if self.tells_target && *target != *exchange.target {
+            if (self.tells.target || self.tells.placeholders) && *target != *exchange.target {
                 key.push(0);
                 key.extend_from_slice(exchange.target.split('?').next().unwrap_or_default().as_bytes());
+            }
+            if self.tells.placeholders && exchange.is_rewritten() {
+                key.push(0);
+                key.extend_from_slice(exchange.routed_path());
+                let query = exchange.target.split_once('?').map(|(_, query)| query);
+                if query != exchange.query {
+                    key.extend_from_slice(self.counting(exchange.target).as_bytes());
+                }
             }
         }
     }
@@ -301,12 +358,9 @@ impl Policy {
 
     /// Fields for the application: those of the client that a key holds or that choose nothing. `Host` is spelled as in the key:
     /// some answer another spelling with a redirect to theirs, which everybody would get.
-    pub(super) fn fetch_fields(fields: Fields<'_>, authority: &str) -> FieldLines {
+    pub(super) fn fetch_fields(&self, exchange: &Exchange<'_>, authority: &str) -> FieldLines {
         let mut lines = FieldLines::new();
-        let is_left_out = |name: &str| {
-            UNKEYED.iter().chain(&OF_THE_CLIENT).any(|left_out| left_out.eq_ignore_ascii_case(name))
-        };
-        for field in fields.iter().filter(|field| !is_left_out(field.name)) {
+        for field in exchange.fields.iter().filter(|field| !self.is_left_out(exchange, field)) {
             let is_host = field.is("host") && !authority.is_empty();
             lines.push_read(field.name, if is_host { authority.as_bytes() } else { field.value });
         }
@@ -314,9 +368,20 @@ impl Policy {
     }
 
     /// Whether a client has sent fields that choose an answer and stand in no key, or ask for a part.
-    pub(super) fn has_unkeyed(fields: Fields<'_>) -> bool {
+    pub(super) fn has_unkeyed(&self, exchange: &Exchange<'_>) -> bool {
+        exchange.fields.iter().any(|field| self.is_left_out(exchange, field))
+    }
+
+    /// Whether a field is not for an application whose answer is kept. Of what trusted proxies say that is all but who asks, and
+    /// `X-Forwarded-For`: the server writes what it has made of the rest.
+    fn is_left_out(&self, exchange: &Exchange<'_>, field: &Field<'_>) -> bool {
         let mut names = UNKEYED.iter().chain(&OF_THE_CLIENT);
-        names.any(|name| fields.contains(name))
+        names.any(|name| field.is(name))
+            || exchange.state.remote.is_trusted
+                && is_routing(field.name)
+                && !field.is("x-forwarded-for")
+                && !self.passes(field.name)
+                && !exchange.is_granted(field)
     }
 
     /// Takes away what is meant for this cache alone.
@@ -360,6 +425,27 @@ fn written_by(route: &Route) -> Vec<String> {
     let set = proxy.request_fields.iter().map(|(name, _)| name);
     let names = set.chain(proxy.more_request_fields.iter().map(|field| &field.name));
     names.map(|name| name.to_ascii_lowercase()).collect()
+}
+
+/// What a route tells its application of where a request has come to.
+fn tells(route: &Route) -> Tells {
+    let target = matches!(route.action, Action::Fastcgi(_) | Action::Scgi(_) | Action::Cgi(_));
+    let Action::Proxy(proxy) = &route.action else { return Tells { target, placeholders: false } };
+    let set = proxy.request_fields.iter().map(|(_, value)| value);
+    let mut values = set.chain(proxy.more_request_fields.iter().map(|field| &field.value));
+    let placeholders = values.any(|value| Template::parse(value, Scope::of(route)).asks_for_target());
+    Tells { target, placeholders }
+}
+
+/// Fields that any client of a route may send, although only proxies do.
+fn passed_by(action: &Action) -> &[String] {
+    match action {
+        Action::Proxy(proxy) => &proxy.gateway.passed_fields,
+        Action::Fastcgi(application) | Action::Scgi(application) | Action::Cgi(application) => {
+            &application.gateway.passed_fields
+        }
+        _ => &[],
+    }
 }
 
 /// Whether a client has fields of its own taken out on the way (RFC 9110 section 7.6.1): what is answered would be kept for

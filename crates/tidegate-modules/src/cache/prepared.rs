@@ -5,7 +5,7 @@
 //! They are copies of what is stored: the store has lent the memory for them, and they hold for as long as what they were made
 //! from is what it would answer. Of large content the head alone is copied: the content is sent from where it is stored.
 
-use super::policy::is_as_sent;
+use super::policy::{Policy, is_as_sent};
 use super::serve::body_of;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -50,6 +50,7 @@ struct Made {
     scheme: &'static str,
     authority: Box<str>,
     target: Box<str>,
+    language: usize,
     entry: Weak<Entry>,
     second: i64,
     told: Told,
@@ -58,11 +59,12 @@ struct Made {
 }
 
 impl Made {
-    fn is_for(&self, exchange: &Exchange<'_>, told: Told) -> bool {
+    fn is_for(&self, exchange: &Exchange<'_>, language: usize, told: Told) -> bool {
         self.second == exchange.now
             && *self.target == *exchange.target
             && *self.authority == *exchange.authority
             && self.scheme == exchange.scheme
+            && self.language == language
             && self.told == told
     }
 }
@@ -70,22 +72,27 @@ impl Made {
 /// The messages of one route on one worker.
 pub(super) struct Prepared {
     made: RefCell<Vec<Option<Made>>>,
+    policy: Rc<Policy>,
     /// What the route adds to all of its responses.
     decoration: Rc<Decoration>,
     server: Option<String>,
 }
 
 impl Prepared {
-    pub(super) fn new(decoration: Rc<Decoration>, server: Option<String>) -> Prepared {
-        Prepared { made: RefCell::default(), decoration, server }
+    pub(super) fn new(policy: Rc<Policy>, decoration: Rc<Decoration>, server: Option<String>) -> Prepared {
+        Prepared { made: RefCell::default(), policy, decoration, server }
     }
 
     /// The message for a request that nothing tells from others for the same URL, made within this second and fresh.
     #[inline]
     pub(super) fn plain_hit(&self, exchange: &Exchange<'_>, told: Told) -> Option<(Response, Arc<Entry>)> {
+        let language = self.policy.language(exchange);
         let made = self.made.borrow();
-        let made = made.get(place(exchange.target))?.as_ref()?;
-        if !made.is_for(exchange, told) || !is_unremarkable(exchange) {
+        let made = made.get(place(exchange.target, language))?.as_ref()?;
+        if !made.is_for(exchange, language, told)
+            || !is_unremarkable(exchange)
+            || self.policy.is_vouched_for(exchange)
+        {
             return None;
         }
         let entry = made.entry.upgrade()?;
@@ -113,9 +120,11 @@ impl Prepared {
     }
 
     fn find(&self, exchange: &Exchange<'_>, entry: &Arc<Entry>, told: Told) -> Option<Rc<Message>> {
+        let language = self.policy.language(exchange);
         let made = self.made.borrow();
-        let made = made.get(place(exchange.target))?.as_ref()?;
-        let is_it = std::ptr::eq(made.entry.as_ptr(), Arc::as_ptr(entry)) && made.is_for(exchange, told);
+        let made = made.get(place(exchange.target, language))?.as_ref()?;
+        let is_it =
+            std::ptr::eq(made.entry.as_ptr(), Arc::as_ptr(entry)) && made.is_for(exchange, language, told);
         is_it.then(|| made.message.clone())
     }
 
@@ -140,7 +149,9 @@ impl Prepared {
         self.decoration.apply_fixed(Status::OK, &mut lines);
         let room = self.room(store, copied.len() + Message::most_for_head(&lines), second)?;
         let message = Message::new(Status::OK, self.server.as_deref(), lines, Some(content.len()), copied);
+        let language = self.policy.language(exchange);
         let made = Made {
+            language,
             scheme: exchange.scheme,
             authority: exchange.authority.into(),
             target: exchange.target.into(),
@@ -153,7 +164,7 @@ impl Prepared {
         let before = {
             let mut places = self.made.borrow_mut();
             places.resize_with(PLACES, || None);
-            places.get_mut(place(exchange.target))?.replace(made)
+            places.get_mut(place(exchange.target, language))?.replace(made)
         };
         drop(before);
         Some(message)
@@ -183,10 +194,10 @@ fn response(message: &Rc<Message>, entry: &Entry) -> Option<Response> {
 }
 
 /// By what URLs of one place differ most: how long they are, and how they end.
-fn place(target: &str) -> usize {
+fn place(target: &str, language: usize) -> usize {
     let bytes = target.as_bytes();
     let end = bytes.last_chunk().map_or(0, |end| u64::from_le_bytes(*end));
-    let mixed = (end ^ bytes.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed = (end ^ bytes.len() as u64 ^ (language as u64) << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> 57) as usize % PLACES
 }
 

@@ -106,6 +106,92 @@ const X_PREFIXES: [&str; 56] = [
 /// Whole names without a shape.
 const NAMES: [&str; 2] = ["user", "x-user"];
 
+/// The namespaces of networks that stand before servers, with or without `X-`: what they say is about the way of a request,
+/// but where a word of [`OF_USERS`] is in the name.
+const NETWORKS: [&str; 15] = [
+    "akamai-",
+    "ali-cdn-",
+    "appengine-",
+    "arr-",
+    "azure-",
+    "cf-",
+    "cloudfront-",
+    "envoy-",
+    "fastly-",
+    "fly-",
+    "incap-",
+    "nf-",
+    "sucuri-",
+    "vercel-",
+    "waws-",
+];
+
+/// Words for a user, and for what proves who that is.
+const OF_USERS: [&str; 22] = [
+    "access",
+    "assertion",
+    "auth",
+    "authenticated",
+    "authorization",
+    "cert",
+    "certificate",
+    "claim",
+    "claims",
+    "clientcert",
+    "dn",
+    "email",
+    "groups",
+    "identity",
+    "jwt",
+    "login",
+    "mtls",
+    "principal",
+    "session",
+    "subject",
+    "token",
+    "user",
+];
+
+/// How names end that say from where a request comes, and what for.
+const OF_THE_WAY: [&str; 33] = [
+    "addr",
+    "address",
+    "cipher",
+    "clientip",
+    "country",
+    "for",
+    "forward",
+    "forwarded",
+    "host",
+    "hostname",
+    "https",
+    "ip",
+    "ips",
+    "ipv4",
+    "ipv6",
+    "location",
+    "method",
+    "override",
+    "path",
+    "port",
+    "prefix",
+    "proto",
+    "protocol",
+    "ray",
+    "scheme",
+    "server",
+    "sni",
+    "socketip",
+    "ssl",
+    "uri",
+    "url",
+    "version",
+    "edgescape",
+];
+
+/// The same, whole names.
+const WAYS: [&str; 5] = ["path-info", "path-translated", "script-filename", "script-name", "x-script-name"];
+
 /// Words between the hyphens of a name, in small letters, that none but a proxy uses: an address, a certificate, a login.
 const WORDS: [u128; 17] = [
     word("authenticated"),
@@ -165,6 +251,32 @@ pub fn is_claim(name: &str) -> bool {
     is_shaped_as_claim(bytes)
 }
 
+/// Whether a field that is a proxy's to send says who asks: a user, a group, a certificate or a token. What is not known to be about
+/// the way of a request is taken for that.
+pub fn is_identity(name: &str) -> bool {
+    is_claim(name) && !is_about_the_way(name)
+}
+
+/// Whether a field that is a proxy's to send says from where a request comes, or what for.
+pub fn is_routing(name: &str) -> bool {
+    is_claim(name) && is_about_the_way(name)
+}
+
+fn is_about_the_way(name: &str) -> bool {
+    let is_of = |words: &[&str], word: &str| words.iter().any(|known| known.eq_ignore_ascii_case(word));
+    let bare = match name.as_bytes() {
+        [b'x' | b'X', b'-', rest @ ..] => rest,
+        bare => bare,
+    };
+    let is_in = |network: &&str| {
+        bare.get(..network.len()).is_some_and(|start| start.eq_ignore_ascii_case(network.as_bytes()))
+    };
+    name.rsplit('-').next().is_some_and(|last| is_of(&OF_THE_WAY, last))
+        || is_of(&WAYS, name)
+        || NETWORKS.iter().any(|network| is_in(&network))
+            && !name.split('-').any(|word| is_of(&OF_USERS, word))
+}
+
 fn is_shaped_as_claim(name: &[u8]) -> bool {
     let begins = |name: &[u8], prefix: &str| {
         name.first().is_some_and(|first| first.to_ascii_lowercase() == prefix.as_bytes()[0])
@@ -194,7 +306,7 @@ fn has_words(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_claim;
+    use super::{is_claim, is_identity, is_routing};
 
     /// What products tell applications, each by its documents.
     const CLAIMS: &str = "
@@ -261,6 +373,43 @@ mod tests {
                 assert!(!is_claim(&name), "{name} is kept from applications");
             }
         }
+    }
+
+    /// Of the claims those that say who asks.
+    const IDENTITIES: &str = "
+        X-Forwarded-User X-Forwarded-Email X-Forwarded-Groups X-Forwarded-Preferred-Username X-Forwarded-Access-Token
+        X-Forwarded-Client-Cert X-Forwarded-Tls-Client-Cert X-Forwarded-Tls-Client-Cert-Info
+        Remote-User Remote-Groups Remote-Name Remote-Email Remote-Role X-Remote-User X-Remote-Group X-Remote-Extra-Scopes
+        X-Proxy-Remote-User OAM-Remote-User X-Authenticated-User X-Authenticated-Userid X-Authenticated-Scope
+        X-Webauth-User X-Webauth-Email X-Webauth-Groups X-Auth-User X-Auth-Username X-Auth-User-Id X-Auth-Email
+        X-Auth-Groups X-Auth-Roles X-Auth-Request-User X-Auth-Request-Email X-Auth-Request-Access-Token Auth-User
+        User X-User X-Authentik-Username X-Authentik-Groups X-Authentik-Jwt X-Goog-Authenticated-User-Email
+        X-Goog-Authenticated-User-Id X-Goog-Iap-Jwt-Assertion Cf-Access-Authenticated-User-Email Cf-Access-Jwt-Assertion
+        X-Pomerium-Jwt-Assertion X-Pomerium-Claim-Email Tailscale-User-Login Tailscale-User-Name X-Vouch-User
+        X-Vouch-Idp-Claims-Email X-Consumer-Username X-Consumer-Custom-Id X-Consumer-Groups X-Anonymous-Consumer
+        X-Credential-Identifier X-Userinfo X-Amzn-Oidc-Identity X-Amzn-Oidc-Data X-Amzn-Oidc-Accesstoken
+        X-Ms-Client-Principal X-Ms-Client-Principal-Id X-Ms-Client-Principal-Name X-Ms-Client-Principal-Idp
+        X-Ms-Token-Aad-Id-Token X-Iis-Windowsauthtoken Ms-Aspnetcore-Winauthtoken Ms-Aspnetcore-Clientcert
+        Iv-User Iv-User-L Iv-Groups Iv-Creds Sm-User Smuser Osso-User-Dn Shib-Session-Id Shib-Identity-Provider Oidc-Claim-Sub
+        Mellon-Name-Id CAS-User
+        Client-Cert Client-Cert-Chain X-Client-Cert X-Client-Certificate X-Client-Verify X-Client-DN X-Client-CN
+        X-Client-Subject X-SSL-Cert X-SSL-Client-Cert X-SSL-Client-Verify X-SSL-Client-S-DN X-SSL-Client-CN SSL-Verified
+        Ssl-Client-Cert Ssl-Client-Verify Ssl-Client-Subject-Dn X-TLS-Client-Cert X-ARR-ClientCert X-Amzn-Mtls-Clientcert
+        X-Amzn-Mtls-Clientcert-Subject Cf-Client-Cert-Der-Base64 X-Subject-DN X-User-DN
+        X-Token-Subject";
+
+    #[test]
+    fn who_asks_is_told_from_the_way_of_a_request() {
+        for name in CLAIMS.split_whitespace() {
+            let is_meant = IDENTITIES.split_whitespace().any(|identity| identity == name);
+            for name in [name.to_owned(), name.to_ascii_lowercase(), name.to_ascii_uppercase()] {
+                assert_eq!((is_identity(&name), is_routing(&name)), (is_meant, !is_meant), "{name}");
+            }
+        }
+        for name in PLAIN.split_whitespace() {
+            assert!(!is_identity(name) && !is_routing(name), "{name} is no claim");
+        }
+        assert!(is_identity("X-Forwarded-Whoever"), "in doubt it says who asks");
     }
 
     #[test]

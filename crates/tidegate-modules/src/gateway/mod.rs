@@ -12,7 +12,7 @@ mod backlog;
 pub mod balance;
 mod call;
 pub mod cgi;
-mod claims;
+pub mod claims;
 mod complaints;
 pub mod consult;
 pub mod environment;
