@@ -413,7 +413,11 @@ impl Connection {
             return Err(answer::explained(Status::MISDIRECTED_REQUEST, why).into());
         }
         let is_in_clear = !is_tls && !remote.is_trusted && (head.scheme.is_some() || normal.is_none());
-        if is_in_clear && head.asks_for_https() || self.is_misdirected(engine, head.authority) {
+        if is_in_clear && head.asks_for_https() {
+            let why = "The request is for a URI of https, and has come over a connection without TLS that no trusted proxy made.";
+            return Err(answer::explained(Status::MISDIRECTED_REQUEST, why).into());
+        }
+        if self.is_misdirected(engine, head.authority) {
             return Err(answer::error(Status::MISDIRECTED_REQUEST).into());
         }
         // Another site of the same connection may not have agreed to what can be repeated by anybody.
