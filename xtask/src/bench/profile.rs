@@ -20,8 +20,8 @@ use crate::workspace;
 const WITHOUT: &str = "h2-100k,idle,tls-idle,make-run,workers,php-reuse,size,start,rest,cached-instructions,log-instructions,\
                        h2-instructions,proxy-instructions,fastcgi-instructions,events-beside-idle";
 
-/// What is run, each a task of this program.
-const COURSES: [&[&str]; 3] = [
+/// The benches that are run, each a task of this program.
+const BENCHES: [&[&str]; 2] = [
     &["bench", "rows", "--quick", "--no-build", "--without", WITHOUT],
     &[
         "bench",
@@ -32,7 +32,6 @@ const COURSES: [&[&str]; 3] = [
         "--workloads=hit-1k,hit-64k",
         "--peers=nginx",
     ],
-    &["mix"],
 ];
 
 /// What the examples that count instructions do in their course.
@@ -77,7 +76,13 @@ pub fn run() -> Result<()> {
         command.args(arguments).env(workspace::OPTIMISED, &programs);
         workspace::run(command.env("LLVM_PROFILE_FILE", counts.join("%p%c.profraw")))
     };
-    COURSES.iter().try_for_each(|course| run(&own, course))?;
+    for bench in BENCHES {
+        // Where a peer has made a figure void, ours was measured and counted all the same. That all is well with ours the mix says.
+        if let Err(error) = run(&own, bench) {
+            println!("profile: {error:#}; what was counted stays");
+        }
+    }
+    run(&own, &["mix"])?;
     let example = programs.join("examples/requests");
     OPERATIONS.iter().try_for_each(|operation| run(&example, &[operation, "3200"]))?;
 

@@ -273,8 +273,7 @@ fn is_about_the_way(name: &str) -> bool {
     };
     name.rsplit('-').next().is_some_and(|last| is_of(&OF_THE_WAY, last))
         || is_of(&WAYS, name)
-        || NETWORKS.iter().any(is_in)
-            && !name.split('-').any(|word| is_of(&OF_USERS, word))
+        || NETWORKS.iter().any(is_in) && !name.split('-').any(|word| is_of(&OF_USERS, word))
 }
 
 fn is_shaped_as_claim(name: &[u8]) -> bool {

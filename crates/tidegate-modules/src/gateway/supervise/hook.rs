@@ -314,7 +314,14 @@ mod tests {
         let action =
             HookAction::Run { command: vec!["true".into()], user: None, group: None, sealed: Arc::default() };
         let (every, timeout) = (Duration::from_secs(10), Duration::from_secs(60));
-        Watch::new(Hook { measure: Measure::Queue, threshold, action, every, timeout, origin: Default::default() })
+        Watch::new(Hook {
+            measure: Measure::Queue,
+            threshold,
+            action,
+            every,
+            timeout,
+            origin: Default::default(),
+        })
     }
 
     /// Values at seconds, and whether each sets the hook off.
