@@ -153,7 +153,7 @@ const OF_USERS: [&str; 22] = [
 ];
 
 /// How names end that say from where a request comes, and what for.
-const OF_THE_WAY: [&str; 33] = [
+const OF_THE_WAY: [&str; 32] = [
     "addr",
     "address",
     "cipher",
@@ -186,7 +186,6 @@ const OF_THE_WAY: [&str; 33] = [
     "uri",
     "url",
     "version",
-    "edgescape",
 ];
 
 /// The same, whole names.
@@ -273,8 +272,7 @@ fn is_about_the_way(name: &str) -> bool {
     };
     name.rsplit('-').next().is_some_and(|last| is_of(&OF_THE_WAY, last))
         || is_of(&WAYS, name)
-        || NETWORKS.iter().any(|network| is_in(&network))
-            && !name.split('-').any(|word| is_of(&OF_USERS, word))
+        || NETWORKS.iter().any(is_in) && !name.split('-').any(|word| is_of(&OF_USERS, word))
 }
 
 fn is_shaped_as_claim(name: &[u8]) -> bool {
