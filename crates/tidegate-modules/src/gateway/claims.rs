@@ -153,7 +153,7 @@ const OF_USERS: [&str; 22] = [
 ];
 
 /// How names end that say from where a request comes, and what for.
-const OF_THE_WAY: [&str; 33] = [
+const OF_THE_WAY: [&str; 32] = [
     "addr",
     "address",
     "cipher",
@@ -186,7 +186,6 @@ const OF_THE_WAY: [&str; 33] = [
     "uri",
     "url",
     "version",
-    "edgescape",
 ];
 
 /// The same, whole names.
