@@ -22,7 +22,7 @@ fn reserve(limit: u64) -> u64 {
 }
 
 /// As sentences begin.
-pub const MASTER: &str = "the master, process";
+pub const MASTER: &str = "the master process";
 
 /// A sentence where a process has run out: for what it needs more, and how many that would be.
 pub fn none_left(who: &str, what_for: &str, needed: Option<String>) -> String {
@@ -30,8 +30,9 @@ pub fn none_left(who: &str, what_for: &str, needed: Option<String>) -> String {
     let needed = needed.map(|needed| format!(", and {needed}")).unwrap_or_default();
     format!(
         "{who} {} has no descriptors left to {what_for}: it may hold {limit}{needed}; raise the limit (`ulimit -Hn`, or \
-         LimitNOFILE= of the service), or try again when there are fewer connections",
-        std::process::id()
+         LimitNOFILE= of the service), or {}",
+        std::process::id(),
+        if who == MASTER { "name fewer logs and listeners" } else { "try again when there are fewer connections" }
     )
 }
 

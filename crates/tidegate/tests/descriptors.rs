@@ -8,9 +8,12 @@ use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
+/// Connections stay, however long a busy machine takes.
+const PATIENT: &str = "limits { keep-alive-timeout \"10m\"; overload-delay \"1m\" }\n";
+
 /// A server that may hold so many descriptors, as each of its processes.
 fn bounded<'a>(folder: &'a Folder, limit: u32, settings: &str) -> Server<'a> {
-    Server::through(folder, settings, |command| {
+    Server::through(folder, &format!("{PATIENT}{settings}"), |command| {
         let mut bounded = Command::new("sh");
         bounded.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")]).arg(command.get_program());
         bounded.args(command.get_args()).current_dir(folder.path(""));
@@ -94,7 +97,7 @@ fn settings_that_need_more_descriptors_than_are_left_are_refused() {
     let server = bounded(&folder, LIMIT, &site(0));
     let before = server.processes();
     let mut kept = crowd(&server.address, LIMIT as usize + 10);
-    folder.write("tidegate.kdl", &site(30));
+    folder.write("tidegate.kdl", &format!("{PATIENT}{}", site(30)));
     let outcome = server.tell(&["reload"]);
     let said = outcome.stdout + &outcome.stderr;
     let pid = before[0].as_raw_nonzero();
