@@ -32,7 +32,11 @@ pub fn none_left(who: &str, what_for: &str, needed: Option<String>) -> String {
         "{who} {} has no descriptors left to {what_for}: it may hold {limit}{needed}; raise the limit (`ulimit -Hn`, or \
          LimitNOFILE= of the service), or {}",
         std::process::id(),
-        if who == MASTER { "name fewer logs and listeners" } else { "try again when there are fewer connections" }
+        if who == MASTER {
+            "name fewer logs and listeners"
+        } else {
+            "try again when there are fewer connections"
+        }
     )
 }
 

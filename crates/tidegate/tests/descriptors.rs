@@ -189,9 +189,11 @@ impl<'a> Disk<'a> {
         None
     }
 
-    fn fill(&self) {
+    /// Fills it, but for so many bytes.
+    fn fill(&self, left: u64) {
         let mut fill = fs::File::create(self.0.path("disk/fill")).unwrap();
         while fill.write_all(&[0; 1024]).is_ok() {}
+        fill.set_len(fill.metadata().unwrap().len() - left).unwrap();
     }
 
     fn free(&self) {
@@ -224,14 +226,34 @@ fn ask(server: &Server<'_>, count: usize) {
     }
 }
 
-/// A process that drains keeps its lines for a disk that is full, and a line that was written in part is completed.
+fn are_whole(lines: &[String]) -> bool {
+    lines.iter().enumerate().all(|(at, line)| *line == format!("/{at:0>100} is the target"))
+}
+
+#[test]
+fn a_line_that_a_full_disk_has_taken_in_part_is_completed() {
+    const LINES: usize = 200;
+    let folder = Folder::apart("fds-torn");
+    let Some(disk) = Disk::mount(&folder) else { return };
+    let mut server = Server::with_config(&folder, &log_on_disk("60s"));
+    disk.fill(8 << 10);
+    ask(&server, LINES);
+    server.line("cannot be written");
+    assert!(!fs::read(folder.path("disk/access")).unwrap().ends_with(b"\n"), "a line is torn");
+    disk.free();
+    assert!(server.line("can be written again").contains("; 0 lines were lost"));
+    let lines = disk.lines();
+    assert!(lines.len() == LINES && are_whole(&lines), "{lines:?}");
+}
+
+/// A process that drains keeps its lines for a disk that is full.
 #[test]
 fn an_upgrade_loses_no_line_while_a_disk_is_full() {
     const LINES: usize = 200;
     let folder = Folder::apart("fds-disk");
     let Some(disk) = Disk::mount(&folder) else { return };
     let mut server = Server::with_config(&folder, &log_on_disk("60s"));
-    disk.fill();
+    disk.fill(0);
     ask(&server, LINES);
     server.line("cannot be written");
     let outcome = server.tell(&["upgrade"]);
@@ -239,9 +261,7 @@ fn an_upgrade_loses_no_line_while_a_disk_is_full() {
     ask(&server, 1);
     disk.free();
     let lines = wait_for(|| Some(disk.lines()).filter(|lines| lines.len() > LINES), "all lines");
-    for (at, line) in lines.iter().enumerate().take(LINES) {
-        assert_eq!(*line, format!("/{at:0>100} is the target"));
-    }
+    assert!(are_whole(&lines[..LINES]), "{lines:?}");
 }
 
 #[test]
@@ -249,7 +269,7 @@ fn what_a_full_disk_has_cost_until_the_end_is_said() {
     let folder = Folder::apart("fds-lost");
     let Some(disk) = Disk::mount(&folder) else { return };
     let mut server = Server::with_config(&folder, &log_on_disk("1s"));
-    disk.fill();
+    disk.fill(0);
     ask(&server, 150);
     server.line("cannot be written");
     assert_eq!(server.tell(&["stop"]).code, Some(0));
