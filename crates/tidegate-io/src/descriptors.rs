@@ -93,7 +93,7 @@ impl Reserve {
         kept.kept.clear();
     }
 
-    /// Takes them again. Whether it has all of them; until then nobody new is let in.
+    /// Takes them again. Whether it has nearly all of them; until then nobody new is let in.
     pub fn fill(&self) -> bool {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.most = kept.most.max(std::mem::take(&mut kept.came));
@@ -104,9 +104,10 @@ impl Reserve {
         {
             kept.kept.push(one);
         }
-        let is_full = kept.kept.len() >= wanted;
-        ARE_RESERVED.store(!is_full, Relaxed);
-        is_full
+        // What is open for a moment only, elsewhere, is nothing to close connections for.
+        let has_enough = kept.kept.len() + BESIDE / 2 >= wanted;
+        ARE_RESERVED.store(!has_enough, Relaxed);
+        has_enough
     }
 }
 

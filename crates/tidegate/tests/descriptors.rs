@@ -63,7 +63,7 @@ fn head(connection: &mut KeepAlive, path: &str) -> String {
 fn a_crowd_keeps_no_reload_and_no_rotation_from_a_server_process() {
     let folder = Folder::new("fds-crowd");
     folder.write("list", "127.9.0.1\n");
-    let text = "listen \"127.0.0.1:0\"\nworkers 2\naccess-log \"access\"\n\
+    let text = "listen \"127.0.0.1:0\"\nworkers 1\naccess-log \"access\"\n\
                 site { respond 200 \"here\"; route \"/dl\" { deny list=\"list\"; respond 200 \"dl\" } }\n";
     let mut server = bounded(&folder, 64, text);
     let before = server.processes();

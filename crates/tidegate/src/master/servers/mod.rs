@@ -5,6 +5,7 @@
 //! clients wait meanwhile; when that ends too within a second of serving, the next waits longer and longer, and
 //! never for good. Nothing here polls: links that break and processes that end are events.
 
+mod end;
 mod giving;
 mod layout;
 mod pause;
@@ -28,16 +29,16 @@ use crate::certificates::CertificateWatch;
 use crate::link::{Answer, Begin, Link, OF_THE_MASTER, Question, ToMaster, ToServer, Wellness};
 use crate::server::privileges;
 use anyhow::{Context, Result};
+use end::watch_end;
 use giving::Given;
 use pause::{ordinal, pause};
 use pulse::{Due, Pulse};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::VecDeque;
-use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
@@ -466,12 +467,7 @@ impl Servers {
                 State::Draining => {}
             },
             ToMaster::Ended { figures, cut, unwritten } => {
-                for (target, count) in unwritten {
-                    log::error(format_args!(
-                        "{count} lines of the log {target} are lost: it could not be written until server process {} had to end",
-                        server.pid
-                    ));
-                }
+                end::say_unwritten(server.pid, &unwritten);
                 server.has_ended = true;
                 server.cut = cut;
                 server.link.send(&ToServer::Stop, Vec::new());
@@ -788,25 +784,5 @@ impl Server {
         if let Some(handle) = &self.handle {
             let _ = pidfd_send_signal(handle, Signal::KILL);
         }
-    }
-}
-
-/// The link has ended: the process ends, or has.
-fn watch_end(id: u64, mut child: Child, outcome: io::Result<()>, events: &Sender<Event>) {
-    let _ = events.send(Event::Lost(id));
-    let mut how = String::new();
-    if let Err(error) = outcome {
-        how = format!("{error}; ");
-        let _ = child.kill();
-    }
-    how += &child.wait().map_or_else(|error| error.to_string(), describe);
-    let _ = events.send(Event::Gone(id, how));
-}
-
-fn describe(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit code {code}"),
-        (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => status.to_string(),
     }
 }
