@@ -77,6 +77,11 @@ impl Handle {
         }
     }
 
+    /// Has it look at what it keeps.
+    pub fn wake(&self) {
+        self.remote.notify();
+    }
+
     /// A way to send commands that can be given away.
     pub fn asker(&self) -> Asker {
         Asker { commands: self.commands.clone(), remote: self.remote.clone() }
@@ -182,6 +187,8 @@ struct Worker {
     exhausted_since: u64,
     /// When descriptors had run out, as far as this worker has done something about it.
     spared_at: u64,
+    /// When something open has lacked one, as far as this worker has done something about it.
+    lacked_at: u64,
     /// Given up for a moment to tell those who wait that there is none.
     spare: Option<OwnedFd>,
     /// Stuck connections are not looked through again before, monotonic nanoseconds.
@@ -256,6 +263,7 @@ impl Worker {
             accept_after: 0,
             exhausted_since: 0,
             spared_at: 0,
+            lacked_at: 0,
             spare: listen::spare(),
             relieve_after: 0,
             newcomers: reclaim::Newcomers::default(),

@@ -4,6 +4,7 @@
 //! every 200 descriptors, which carries them (`SCM_RIGHTS`, unix(7)), then the bytes. Calls block; the master and
 //! its server processes make them on threads that serve no client. What a frame means is not known here.
 
+use crate::descriptors::Reserve;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -18,6 +19,17 @@ const BATCH: usize = 200;
 pub const FRAME_MAX: usize = 256 << 20;
 /// Most descriptors of a frame.
 pub const DESCRIPTORS_MAX: usize = 1 << 20;
+
+/// What has come.
+#[derive(Debug)]
+pub struct Frame {
+    /// What it means.
+    pub bytes: Vec<u8>,
+    /// What goes with it.
+    pub descriptors: Vec<OwnedFd>,
+    /// So many went with it, more than this process may hold now: there are none of them.
+    pub lost: Option<usize>,
+}
 
 /// Two ends of a link. Both are closed when another program is executed.
 ///
@@ -71,6 +83,25 @@ pub fn receive_within(
     bytes_max: usize,
     descriptors_max: usize,
 ) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+    let nothing = Reserve::default();
+    match receive_with(link, (bytes_max, descriptors_max), &nothing)? {
+        Some(Frame { lost: Some(_), .. }) => {
+            Err(io::Error::other("descriptors were lost: this process may hold no more"))
+        }
+        frame => Ok(frame.map(|frame| (frame.bytes, frame.descriptors))),
+    }
+}
+
+/// The same with descriptors of `reserve`, which is let go of where some come. A frame whose descriptors do not fit is taken
+/// without them, so that the link goes on.
+///
+/// # Errors
+/// As [`receive_within`], but for descriptors.
+pub fn receive_with(
+    link: BorrowedFd<'_>,
+    (bytes_max, descriptors_max): (usize, usize),
+    reserve: &Reserve,
+) -> io::Result<Option<Frame>> {
     let mut head = [0; 8];
     if !receive_all(link, &mut head)? {
         return Ok(None);
@@ -80,8 +111,13 @@ pub fn receive_within(
     if length > bytes_max || count > descriptors_max {
         return Err(io::Error::new(ErrorKind::InvalidData, "a malformed message between processes"));
     }
+    if count > 0 {
+        reserve.let_go(count);
+    }
     let mut descriptors: Vec<OwnedFd> = Vec::new();
-    while descriptors.len() < count {
+    let mut is_lost = false;
+    for batch in 0..count.div_ceil(BATCH) {
+        let expected = BATCH.min(count - batch * BATCH);
         let before = descriptors.len();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -89,21 +125,27 @@ pub fn receive_within(
         let got = rustix::io::retry_on_intr(|| {
             recvmsg(link, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
         })?;
+        if got.bytes == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(given) = message {
                 descriptors.extend(given);
             }
         }
         // The kernel cuts what this process may not hold.
-        if got.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() == before {
-            return Err(io::Error::other("descriptors were lost: this process may hold no more"));
+        if got.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() - before < expected {
+            is_lost = true;
+        }
+        if is_lost {
+            descriptors.clear();
         }
     }
     let mut bytes = vec![0; length];
     if !receive_all(link, &mut bytes)? {
         return Err(ErrorKind::UnexpectedEof.into());
     }
-    Ok(Some((bytes, descriptors)))
+    Ok(Some(Frame { bytes, descriptors, lost: is_lost.then_some(count) }))
 }
 
 fn send_all(link: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {

@@ -210,6 +210,8 @@ kinds! {
         Memory "memory",
         /// The server ends.
         Drain "drain",
+        /// What is open lacked a descriptor.
+        Descriptors "descriptors",
     }
 }
 

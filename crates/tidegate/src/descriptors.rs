@@ -3,8 +3,13 @@
 //!
 //! Called at the start, before anything is opened.
 
+use crate::master::logs::Logs;
+use crate::revision;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::collections::HashSet;
 use tidegate_config::Settings;
+use tidegate_config::settings::Action;
+use tidegate_io::descriptors::is_exhaustion;
 
 /// What the process needs beside connections: sockets, logs, pollers, watchers.
 const OWN: u64 = 64;
@@ -14,6 +19,54 @@ const SHARE: u64 = 64;
 /// What is not for connections, of so many descriptors.
 fn reserve(limit: u64) -> u64 {
     OWN + limit / SHARE
+}
+
+/// As sentences begin.
+pub const MASTER: &str = "the master process";
+
+/// A sentence where a process has run out: for what it needs more, and how many that would be.
+pub fn none_left(who: &str, what_for: &str, needed: Option<String>) -> String {
+    let limit = tidegate_io::descriptors::limit().map_or("no more".to_owned(), |limit| limit.to_string());
+    let needed = needed.map(|needed| format!(", and {needed}")).unwrap_or_default();
+    format!(
+        "{who} {} has no descriptors left to {what_for}: it may hold {limit}{needed}; raise the limit (`ulimit -Hn`, or \
+         LimitNOFILE= of the service), or {}",
+        std::process::id(),
+        if who == MASTER {
+            "name fewer logs and listeners"
+        } else {
+            "try again when there are fewer connections"
+        }
+    )
+}
+
+/// Whether it is for want of descriptors.
+fn is_shortage(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.downcast_ref::<std::io::Error>().is_some_and(is_exhaustion))
+}
+
+/// The same of the master, where that is why something has failed; `needed` as [`needed_by_the_master`] has it.
+pub fn explain(error: anyhow::Error, what_for: &str, needed: u64) -> anyhow::Error {
+    if !is_shortage(&error) {
+        return error;
+    }
+    let needed = format!("these settings need about {needed} there");
+    anyhow::anyhow!("{} ({error:#})", none_left(MASTER, what_for, Some(needed)))
+}
+
+/// What the master holds during a reload: sockets and logs of the settings before and after, and copies on the way to each
+/// server process.
+pub fn needed_by_the_master(settings: &Settings) -> u64 {
+    const OWN: usize = 32;
+    let listeners = settings.listeners.len() * revision::workers(settings) * settings.processes as usize;
+    let logs = Logs::targets(settings).map(|(target, _)| target).collect::<HashSet<_>>().len();
+    (OWN + 3 * listeners + (2 + settings.processes as usize) * logs) as u64
+}
+
+/// What a server process needs for a reload beside what it holds already: copies of all its sockets and logs.
+fn needed_by_a_reload(settings: &Settings) -> u64 {
+    let logs = Logs::targets(settings).map(|(target, _)| target).collect::<HashSet<_>>().len();
+    2 * (settings.listeners.len() * revision::workers(settings) + logs) as u64
 }
 
 /// Raises the limit to the hard one and tells the limit that now holds; `None` is no limit.
@@ -42,11 +95,15 @@ pub fn fit(settings: &mut Settings) {
 pub fn shortage(settings: &Settings, limit: Option<u64>) -> Option<String> {
     let limit = limit?;
     let connections = u64::from(settings.limits.connections);
-    let needed = connections + reserve(limit);
+    // A client that has switched protocols, to WebSockets most often, keeps a connection to the application as well.
+    let routes = settings.sites.iter().flat_map(|site| &site.routes);
+    let may_switch = routes.into_iter().any(|route| matches!(route.action, Action::Proxy(_)));
+    let for_connections = if may_switch { 2 * connections } else { connections };
+    let needed = for_connections + reserve(limit) + needed_by_a_reload(settings);
     (needed > limit).then(|| {
         format!(
             "this process may hold {limit} descriptors, but {connections} connections (limits connections) \
-             and what requests open may need {needed}; raise the limit (`ulimit -Hn`, or LimitNOFILE= of the \
+             and what requests, tunnels and a reload open may need {needed}; raise the limit (`ulimit -Hn`, or LimitNOFILE= of the \
              service), or lower `connections`"
         )
     })
@@ -61,9 +118,11 @@ mod tests {
         let mut settings = tidegate_config::from_folder(std::path::Path::new("/"), &[]).unwrap();
         settings.limits.connections = 1000;
         assert_eq!(shortage(&settings, None), None);
-        assert_eq!(shortage(&settings, Some(1081)), None);
-        let said = shortage(&settings, Some(1079)).unwrap();
-        assert!(said.contains("1080") && said.contains("1079"), "{said}");
+        settings.workers = Some(2);
+        // 1000, 80 beside them, and twice what a reload sends: two sockets and a log.
+        assert_eq!(shortage(&settings, Some(1086)), None);
+        let said = shortage(&settings, Some(1085)).unwrap();
+        assert!(said.contains("1086") && said.contains("1085"), "{said}");
     }
 
     #[test]

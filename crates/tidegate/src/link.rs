@@ -7,6 +7,7 @@
 //! What a server must be told, or has to tell, is a variant here: the state of application pools, say, is one
 //! more of [`ToServer`], and their demand one more of [`ToMaster`].
 
+use crate::descriptors;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -22,7 +23,8 @@ use tidegate_config::settings::{Level, ListenAddress, LogTarget, once};
 use tidegate_core::access_data::DataPlace;
 use tidegate_core::rate::TablePlace;
 use tidegate_core::tls::TlsUpdate;
-use tidegate_io::passing;
+use tidegate_io::descriptors::Reserve;
+use tidegate_io::passing::{self, Frame};
 use tidegate_modules::cache_desk::{CacheOrder, CacheReply, StoreFigures};
 use tidegate_modules::gateway::balance::groups::Finding;
 use tidegate_modules::gateway::balance::report::GroupReport;
@@ -147,6 +149,9 @@ pub enum ToServer {
     Question(u64, Question),
     /// The answer to a question of the server.
     Answer(u64, Answer),
+    /// Never sent: this process may not hold the descriptors that came with it, so many.
+    #[serde(skip)]
+    Lacking(Box<ToServer>, usize),
     /// Never sent: what came cannot be read.
     #[serde(skip)]
     Unreadable {
@@ -158,7 +163,7 @@ pub enum ToServer {
 }
 
 /// What comes over a link.
-pub trait Message: DeserializeOwned {
+pub trait Message: DeserializeOwned + Sized {
     /// The longest frame that is taken, bytes.
     const FRAME_MAX: usize = passing::FRAME_MAX;
     /// The most descriptors of a frame.
@@ -166,6 +171,11 @@ pub trait Message: DeserializeOwned {
 
     /// What stands for a frame that cannot be read; `None`: the other end cannot be talked to.
     fn unreadable(frame: &[u8], why: String) -> Option<Self>;
+
+    /// What stands for a message whose descriptors, so many, this process may not hold; `None`: it cannot go on without them.
+    fn lacking(self, _descriptors: usize) -> Option<Self> {
+        None
+    }
 }
 
 impl Message for ToServer {
@@ -177,6 +187,10 @@ impl Message for ToServer {
         }
         let prepare = serde_json::from_slice(frame).ok().map(|Head::Prepare { number }| number);
         Some(ToServer::Unreadable { prepare, why })
+    }
+
+    fn lacking(self, descriptors: usize) -> Option<ToServer> {
+        Some(ToServer::Lacking(Box::new(self), descriptors))
     }
 }
 
@@ -199,6 +213,10 @@ pub enum ToMaster {
     Committed,
     /// The logs that were sent are in use.
     LogsInUse,
+    /// It goes on with the logs of before, for this reason.
+    LogsRefused(String),
+    /// It goes by lists of before, for this reason, and waits for what access asks of files.
+    AccessRefused(String),
     /// It goes by all that it was told before this [`ToServer::Mark`].
     Marked(u64),
     /// It was told to drain, and accepts no more.
@@ -217,6 +235,8 @@ pub enum ToMaster {
         figures: Box<Figures>,
         /// Connections that were cut.
         cut: u64,
+        /// Lines that it could not write, by log.
+        unwritten: BTreeMap<String, u64>,
     },
     /// Answer.
     Question(u64, Question),
@@ -380,6 +400,16 @@ impl Link {
     /// its own; then `ended`, once nothing more can come.
     pub fn start<M: Message>(
         socket: OwnedFd,
+        reader: impl FnMut(&Arc<Link>, M, Vec<OwnedFd>) + Send + 'static,
+        ended: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) -> io::Result<Arc<Link>> {
+        Link::start_with(socket, Arc::default(), reader, ended)
+    }
+
+    /// The same, with a reserve for the descriptors that come.
+    pub fn start_with<M: Message>(
+        socket: OwnedFd,
+        reserve: Arc<Reserve>,
         mut reader: impl FnMut(&Arc<Link>, M, Vec<OwnedFd>) + Send + 'static,
         ended: impl FnOnce(io::Result<()>) + Send + 'static,
     ) -> io::Result<Arc<Link>> {
@@ -405,12 +435,23 @@ impl Link {
         let own = link.clone();
         std::thread::Builder::new().name("tidegate-link".into()).spawn(move || {
             let outcome = loop {
-                match passing::receive_within(socket.as_fd(), M::FRAME_MAX, M::DESCRIPTORS_MAX) {
-                    Ok(Some((bytes, descriptors))) => {
-                        let message = serde_json::from_slice(&bytes)
+                let bounds = (M::FRAME_MAX, M::DESCRIPTORS_MAX);
+                match passing::receive_with(socket.as_fd(), bounds, &reserve) {
+                    Ok(Some(Frame { bytes, descriptors, lost })) => {
+                        let message: Result<M, _> = serde_json::from_slice(&bytes)
                             .or_else(|error| M::unreadable(&bytes, error.to_string()).ok_or(error));
+                        let message = message.map(|message| match lost {
+                            Some(count) => message.lacking(count),
+                            None => Some(message),
+                        });
                         match message {
-                            Ok(message) => reader(&own, message, descriptors),
+                            Ok(Some(message)) => reader(&own, message, descriptors),
+                            Ok(None) => {
+                                break Err(io::Error::other(format!(
+                                    "it could not be heard: {}",
+                                    descriptors::none_left("process", "take its message", None)
+                                )));
+                            }
                             Err(error) => {
                                 break Err(io::Error::other(format!("it could not be understood: {error}")));
                             }

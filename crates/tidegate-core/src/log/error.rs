@@ -67,12 +67,18 @@ pub fn always(message: impl std::fmt::Display) {
 
 /// What the writer has to say of a log: into the error log, unless that is the one.
 pub(super) fn say_of_log(sink: Sink, message: std::fmt::Arguments<'_>) {
+    if !say_of_error_log(sink, message) {
+        write_line(Level::Warn, &message.to_string());
+    }
+}
+
+/// The same where it is the error log, in which it could not be said. Whether it is.
+pub(super) fn say_of_error_log(sink: Sink, message: std::fmt::Arguments<'_>) -> bool {
     let is_error_log = ERROR_LOG.read().is_ok_and(|log| log.as_ref().is_some_and(|log| log.sink == sink));
     if is_error_log {
         let _ = writeln!(std::io::stderr(), "tidegate: {message}");
-    } else {
-        write_line(Level::Warn, &message.to_string());
     }
+    is_error_log
 }
 
 /// Says which messages were left out, where their second is over.

@@ -5,12 +5,13 @@
 //!
 //! Several processes write the same log, each piece with one call. A disk that fills up takes a piece in part: its last
 //! line is torn, and what another process writes next would be joined to it. So whoever writes to a file looks at its last
-//! byte first and ends a torn line, and the rest of a torn line is never written: it would begin a line with what a client
-//! has chosen (FAULTS 38).
+//! byte first and ends a torn line of another. The rest of a line is written only where the file still ends with its
+//! beginning: elsewhere it would begin a line with what a client has chosen (FAULTS 38). Whoever writes behind a torn line
+//! locks the file for that (fcntl(2)), so that it is either completed or ended.
 
 use super::delivery::Delivery;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, fcntl_lock, openat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -33,8 +34,10 @@ pub(super) struct Output {
     delivery: Option<Box<Delivery>>,
     /// Something that waits for a reader.
     may_stick: bool,
-    /// The last line written is not complete. To a file it never will be.
+    /// The last line written is not complete.
     is_torn: bool,
+    /// How long the file was then, bytes.
+    torn_at: u64,
     /// The file does not end with a line of ours, as far as is known.
     is_open_ended: bool,
 }
@@ -59,7 +62,7 @@ impl Output {
             _ => None,
         };
         let target = target.clone();
-        Output { target, file, delivery, may_stick: false, is_torn: false, is_open_ended: false }
+        Output { target, file, delivery, may_stick: false, is_torn: false, torn_at: 0, is_open_ended: false }
     }
 
     /// Finds out what it is, before anything is written.
@@ -83,6 +86,7 @@ impl Output {
         let is_other = self.identity() != new.identity();
         let old = std::mem::replace(self, new);
         self.is_torn = old.is_torn && !is_other;
+        self.torn_at = old.torn_at;
         self.is_open_ended = old.is_open_ended && !is_other;
         old.is_torn && is_other
     }
@@ -92,14 +96,21 @@ impl Output {
         &self.target
     }
 
-    /// Whether the rest of a line is never to be written, since its beginning stands torn in a file. Says so once.
+    /// Whether the rest of a line is never to be written, since its beginning does not stand at the end of the file any more.
+    /// Says so once.
     pub(super) fn take_torn(&mut self) -> bool {
-        !self.may_stick && std::mem::take(&mut self.is_torn)
+        let is_lost = self.is_torn && !self.may_stick && !self.stands_torn();
+        is_lost && std::mem::take(&mut self.is_torn)
+    }
+
+    /// Nobody has written behind the beginning of a line.
+    fn stands_torn(&self) -> bool {
+        self.len() == Some(self.torn_at) && self.last_byte() != Some(b'\n')
     }
 
     /// What is held for it is given up.
     pub(super) fn forget(&mut self) {
-        self.take_torn();
+        self.is_torn = false;
         if let Some(delivery) = &mut self.delivery {
             delivery.close();
         }
@@ -116,12 +127,17 @@ impl Output {
         if let Some(delivery) = &mut self.delivery {
             return delivery.write(lines);
         }
-        if !self.may_stick
-            && let Err(error) = self.end_torn_line()
-        {
-            return (0, Err(error));
-        }
         let mut at = 0;
+        if !self.may_stick {
+            let begun = if self.is_torn { self.complete(lines) } else { self.end_torn_line().map(|()| 0) };
+            at = match begun {
+                Ok(written) => written,
+                Err(error) => return (0, Err(error)),
+            };
+            if self.is_torn {
+                return (at, Err(io::ErrorKind::StorageFull.into()));
+            }
+        }
         while at < lines.len() {
             let rest = &lines[at..];
             let piece = if self.may_stick { first_piece(rest) } else { rest };
@@ -130,9 +146,8 @@ impl Output {
                     self.is_torn = piece[..written].last().is_some_and(|byte| *byte != b'\n');
                     at += written;
                     if self.is_torn && !self.may_stick && at < lines.len() {
-                        self.is_open_ended = true;
-                        let full = || Err(io::ErrorKind::StorageFull.into());
-                        return (at, self.end_torn_line().and_then(|()| full()));
+                        self.tears();
+                        return (at, Err(io::ErrorKind::StorageFull.into()));
                     }
                 }
                 Err(error) => return (at, Err(error)),
@@ -141,21 +156,69 @@ impl Output {
         (at, Ok(()))
     }
 
+    /// A line has been written in part.
+    fn tears(&mut self) {
+        self.is_torn = true;
+        self.torn_at = self.len().unwrap_or(u64::MAX);
+        self.is_open_ended = true;
+    }
+
+    /// Writes the rest of a torn line, with which `lines` begin: how many bytes.
+    fn complete(&mut self, lines: &[u8]) -> io::Result<usize> {
+        self.lock(FlockOperation::NonBlockingLockExclusive)?;
+        let rest = lines.iter().position(|byte| *byte == b'\n').map_or(lines, |end| &lines[..=end]);
+        let written = match self.stands_torn() {
+            true => self.write_piece(rest),
+            false => Err(io::Error::other("another process has written behind a line")), // which is known when it is tried again
+        };
+        if let Ok(count) = written {
+            self.is_torn = false;
+            self.is_open_ended = false;
+            if count < rest.len() {
+                self.tears();
+            }
+        }
+        self.lock(FlockOperation::Unlock)?;
+        written
+    }
+
     /// Ends what stands torn at the end of the file, whoever has written it.
     fn end_torn_line(&mut self) -> io::Result<()> {
-        let is_open_ended = self.last_byte().map_or(self.is_open_ended, |last| last != b'\n');
-        if is_open_ended {
-            self.write_piece(b"\n")?;
+        if self.is_open_ended() {
+            self.lock(FlockOperation::NonBlockingLockExclusive)?;
+            let ended = if self.is_open_ended() { self.write_piece(b"\n").map(drop) } else { Ok(()) };
+            self.lock(FlockOperation::Unlock)?;
+            ended?;
         }
         self.is_open_ended = false;
         Ok(())
+    }
+
+    fn is_open_ended(&self) -> bool {
+        self.last_byte().map_or(self.is_open_ended, |last| last != b'\n')
+    }
+
+    /// Of all processes one has it at a time, of this one its only thread for logs. A file system that knows no locks goes
+    /// without.
+    fn lock(&self, operation: FlockOperation) -> io::Result<()> {
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        match fcntl_lock(self.fd(&stdout, &stderr), operation) {
+            Err(error @ (Errno::AGAIN | Errno::ACCESS)) => Err(error.into()),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Bytes of a file.
+    fn len(&self) -> Option<u64> {
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        u64::try_from(rustix::fs::fstat(self.fd(&stdout, &stderr)).ok()?.st_size).ok()
     }
 
     /// Of a file that may be read; a line feed where it is empty.
     fn last_byte(&self) -> Option<u8> {
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let fd = self.fd(&stdout, &stderr);
-        let Some(last) = u64::try_from(rustix::fs::fstat(fd).ok()?.st_size).ok()?.checked_sub(1) else {
+        let Some(last) = self.len()?.checked_sub(1) else {
             return Some(b'\n');
         };
         let mut byte = [0];
@@ -379,6 +442,34 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         assert!(output.write(b"first\n").1.is_ok());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "first\n");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    /// The rest of a line is written where its beginning stands, and nowhere else.
+    #[test]
+    fn a_line_that_a_full_disk_has_torn_is_completed() {
+        let path = std::env::temp_dir().join(format!("tidegate-log-rest-{}", std::process::id()));
+        for (behind, expected, is_lost) in [
+            ("", "whole\ntorn line\nnext\n", false),
+            ("\nof another\n", "whole\nto\nof another\nnext\n", true),
+            ("\n", "whole\nto\nnext\n", true),
+        ] {
+            std::fs::write(&path, "whole\nto").unwrap();
+            let mut output = Output::open(&LogTarget::File(path.clone())).unwrap();
+            output.tears();
+            let mut other = OpenOptions::new().append(true).open(&path).unwrap();
+            io::Write::write_all(&mut other, behind.as_bytes()).unwrap();
+            assert_eq!(output.take_torn(), is_lost, "{behind:?}");
+            assert!(output.write(if is_lost { b"next\n" } else { b"rn line\nnext\n" }).1.is_ok());
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+        }
+        // Nobody has written behind it when it was looked at, and then somebody has.
+        std::fs::write(&path, "to").unwrap();
+        let mut output = Output::open(&LogTarget::File(path.clone())).unwrap();
+        output.tears();
+        std::fs::write(&path, "to\nof another\n").unwrap();
+        assert_eq!(output.write(b"rn line\n").0, 0);
+        assert!(output.take_torn());
         std::fs::remove_file(&path).unwrap();
     }
 

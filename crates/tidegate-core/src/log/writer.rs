@@ -75,7 +75,8 @@ enum Work {
     Replace(Sink, Output),
     Write(Sink, Vec<u8>),
     Reopen(SyncSender<Vec<String>>),
-    Flush(SyncSender<()>),
+    Retry(SyncSender<bool>),
+    Flush(SyncSender<BTreeMap<String, u64>>),
     /// Messages were left out: say so when it is time.
     Wake,
 }
@@ -212,12 +213,20 @@ impl Writer {
         }
     }
 
-    /// For the end: waits until everything handed over so far is written, or for a while where that cannot
-    /// be. What is still held then is lost, and counted.
-    pub fn flush(&self) {
+    /// Tries to write everything handed over so far. Whether no file is behind; who reads a pipe, or a daemon, has had its
+    /// time.
+    pub fn retry(&self) -> bool {
         let (sender, done) = sync_channel(1);
-        if self.queue.send(Work::Flush(sender)).is_ok() {
-            let _ = done.recv_timeout(FLUSH_PATIENCE);
+        self.queue.send(Work::Retry(sender)).is_err() || done.recv_timeout(FLUSH_PATIENCE).unwrap_or(true)
+    }
+
+    /// For the end: waits until everything handed over so far is written, or for a while where that cannot
+    /// be. What is still held then is lost, and counted: how many lines of which log.
+    pub fn flush(&self) -> BTreeMap<String, u64> {
+        let (sender, done) = sync_channel(1);
+        match self.queue.send(Work::Flush(sender)) {
+            Ok(()) => done.recv_timeout(FLUSH_PATIENCE).unwrap_or_default(),
+            Err(_) => BTreeMap::new(),
         }
     }
 
@@ -327,7 +336,16 @@ impl LogThread {
                 }
             }
             Work::Reopen(reply) => drop(reply.send(self.reopen())),
+            Work::Retry(reply) => {
+                let mut are_written = true;
+                for (&index, log) in &mut self.logs {
+                    log.retry(Sink(index), &self.counts);
+                    are_written &= log.held.is_empty() || log.output.may_stick();
+                }
+                let _ = reply.send(are_written);
+            }
             Work::Flush(reply) => {
+                let mut given_up = BTreeMap::new();
                 for (&index, log) in &mut self.logs {
                     log.retry(Sink(index), &self.counts);
                     let until = Instant::now() + DAEMON_PATIENCE;
@@ -336,10 +354,22 @@ impl LogThread {
                     {
                         log.retry(Sink(index), &self.counts);
                     }
+                    let before = log.account.lost.load(Relaxed);
                     log.give_up(&self.counts);
+                    let lost = log.account.lost.load(Relaxed) - before;
+                    if lost > 0 {
+                        let target = log.output.target();
+                        error::say_of_error_log(
+                            Sink(index),
+                            format_args!(
+                                "the log {target} could not be written until the end; {lost} lines were lost"
+                            ),
+                        );
+                        given_up.insert(target.to_string(), lost);
+                    }
                 }
                 self.behind.clear();
-                let _ = reply.send(());
+                let _ = reply.send(given_up);
             }
             Work::Wake => {}
         }

@@ -36,6 +36,9 @@ impl Worker {
             }
             self.accept_after = 0;
         }
+        if descriptors::are_reserved() && self.listeners.iter().any(|open| open.is_ready) {
+            return self.rest();
+        }
         let began = self.cx.admission.progress();
         for index in 0..self.listeners.len() {
             for turn in 1.. {
@@ -218,7 +221,7 @@ impl Worker {
                 // With this one in the place of the spare one there is none left, unless some have come free since it
                 // was last tried: then nobody has to be turned away any more.
                 self.spare = listen::spare();
-                if self.spare.is_some() {
+                if self.spare.is_some() && !descriptors::are_reserved() {
                     self.exhausted_since = 0;
                     self.cx.admission.on_accept(index);
                     return self.judge(stream, peer, index);

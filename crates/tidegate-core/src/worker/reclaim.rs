@@ -1,6 +1,6 @@
 //! Closing what goes first when there is too much: idle connections, and stuck ones that own the most.
 //!
-//! Once a turn a worker looks whether there is anything to do, which is three comparisons. Only when there is,
+//! Once a turn a worker looks whether there is anything to do, which is four comparisons. Only when there is,
 //! it looks through its connections, and then it closes several at once, so that the next look is not soon.
 
 use super::Worker;
@@ -8,7 +8,7 @@ use crate::conn::Connection;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
-use tidegate_io::Key;
+use tidegate_io::{Key, descriptors};
 use tidegate_stats::Flush;
 
 /// Of the idle connections, the share that goes in each tenth of a second of overload.
@@ -83,6 +83,11 @@ impl Worker {
         if self.cx.admission.is_short_of_memory() {
             self.make_room();
         }
+        let lacked = descriptors::last_lacking();
+        if lacked != self.lacked_at {
+            self.lacked_at = lacked;
+            self.free_descriptors();
+        }
     }
 
     /// Makes room in memory, unless that was tried in vain a moment ago. Whether there is some now.
@@ -94,6 +99,15 @@ impl Worker {
         let has_room = self.free_memory();
         self.relieve_after = if has_room { 0 } else { self.now + PAUSE.as_nanos() as u64 };
         has_room
+    }
+
+    /// Something that is open has lacked a descriptor, here or in another worker.
+    #[cold]
+    fn free_descriptors(&mut self) {
+        self.cx.admission.wake_others();
+        if self.spare_descriptors() == 0 {
+            self.flush_idle(self.cx.stats.keep_alive.current().div_ceil(SHED), Flush::Descriptors);
+        }
     }
 
     /// Closes so many idle connections, those first that have been idle longest.

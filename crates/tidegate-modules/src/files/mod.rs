@@ -259,7 +259,7 @@ impl Inner {
         }
         let mut located = self.lookup.locate(exchange.path, Patience::Cached);
         if located.as_ref().is_err_and(descriptors::is_exhaustion) {
-            descriptors::have_run_out();
+            descriptors::are_lacking();
             if self.shared.spare_descriptors() > 0 {
                 located = self.lookup.locate(exchange.path, Patience::Cached);
             }
@@ -501,12 +501,13 @@ impl Inner {
 
     fn failed(&self, path: &[u8], error: &io::Error) -> Response {
         let root = self.lookup.root.path().display();
-        log::error(format_args!("{root}: cannot read {}: {error}", String::from_utf8_lossy(path)));
-        match error.raw_os_error() {
-            // No descriptor to spare, for the process or the system: it passes.
-            Some(23 | 24) => overloaded(),
-            _ => answer::error(Status::INTERNAL_SERVER_ERROR),
+        if descriptors::is_exhaustion(error) {
+            descriptors::are_lacking(); // it passes
+            log::error(format_args!("503: {root}: {}", descriptors::advice()));
+            return overloaded();
         }
+        log::error(format_args!("{root}: cannot read {}: {error}", String::from_utf8_lossy(path)));
+        answer::error(Status::INTERNAL_SERVER_ERROR)
     }
 }
 

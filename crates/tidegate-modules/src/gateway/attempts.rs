@@ -15,6 +15,7 @@ use std::rc::Rc;
 use tidegate_core::{Response, answer, log};
 use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
+use tidegate_io::descriptors;
 use tidegate_stats::Elapsed;
 use tidegate_stats::GatewayFailure;
 use tidegate_stats::series::Phase;
@@ -186,6 +187,14 @@ impl Attempts {
             self.wants_new = true;
             request.rewind();
             return None;
+        }
+        if let Fault::Unreachable(error) = &fault
+            && descriptors::is_exhaustion(error)
+        {
+            // Nobody was asked: it says nothing of a member, and another could not be asked either.
+            descriptors::are_lacking();
+            log::error(format_args!("503: {about}: {} was not asked: {}", link.name, descriptors::advice()));
+            return Some(answer::busy(Some(1)));
         }
         let error = failed(link, &about, &fault, pick.as_ref());
         let is_unaccepted = matches!(fault, Fault::Unaccepted);

@@ -25,6 +25,7 @@ use tidegate_core::memory::{self, Weight};
 use tidegate_core::{Exchange, Handler, Need, Pass, Reply, Response, answer, buffer_pool, log};
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
+use tidegate_io::descriptors;
 use tidegate_io::file::Patience;
 use tidegate_wire::fastcgi::{self, Params, Prefix, Role};
 use tidegate_wire::scgi::{self, Variables};
@@ -351,6 +352,11 @@ impl Inner {
     }
 
     fn failed(&self, path: &[u8], error: &io::Error) -> Response {
+        if descriptors::is_exhaustion(error) {
+            descriptors::are_lacking();
+            log::error(format_args!("503: {}: {}", self.link.name, descriptors::advice()));
+            return answer::busy(None);
+        }
         log::error(format_args!(
             "{}: cannot look up {}: {error}",
             self.link.name,

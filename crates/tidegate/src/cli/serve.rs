@@ -1,6 +1,7 @@
 //! `tidegate serve`: from arguments to a running server.
 
 use super::{complain, has_color};
+use crate::descriptors;
 use crate::master::upgrade::Handover;
 use crate::master::{Master, Read};
 use crate::revision::{Reading, ServeOptions, SettingsFrom};
@@ -145,7 +146,10 @@ fn start(arguments: Arguments, handover: Option<&Handover>) -> Result<(Master, S
         bail!("{}the settings no longer {lost}; {why}", goes_on(loaded.diagnostics));
     }
     let notes = if lost.is_empty() { String::new() } else { format!("the settings no longer {lost}\n") };
-    Ok((Master::start(options, settings, Read { pairs, seen, access, warnings, written }, handover)?, notes))
+    let needed = descriptors::needed_by_the_master(&settings);
+    let read = Read { pairs, seen, access, warnings, written };
+    let started = Master::start(options, settings, read, handover);
+    Ok((started.map_err(|error| descriptors::explain(error, "start", needed))?, notes))
 }
 
 /// What was found where the predecessor goes on as it was: nothing of it is left out, and nothing served without it.

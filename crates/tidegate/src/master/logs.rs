@@ -1,6 +1,7 @@
 //! The logs: opened by the master, written by the server processes, which need not be allowed to open them.
 
 use super::wanted::Wanted;
+use crate::descriptors;
 use crate::link::close_apart;
 use anyhow::{Context, Result, anyhow};
 use std::collections::{HashMap, HashSet};
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::LogTarget;
 use tidegate_core::log::{self, ApplicationLog, Writer, open_file};
+use tidegate_io::descriptors::is_exhaustion;
 use tidegate_io::off_limits;
 
 /// The log files of one revision, open.
@@ -27,7 +29,10 @@ impl Logs {
             if known.insert(target.clone()) {
                 wanted.ask()?;
                 let opened = open_file(target);
-                let opened = opened.map_err(|error| anyhow!(unwritable(target, directive, &error)))?;
+                let opened = opened.map_err(|error| match is_exhaustion(&error) {
+                    true => anyhow::Error::from(error).context(format!("cannot open the log {target}")),
+                    false => anyhow!(unwritable(target, directive, &error)),
+                })?;
                 logs.extend(opened.map(|file| (target.clone(), file)));
             }
         }
@@ -128,6 +133,10 @@ impl Logs {
 pub fn reopen(target: LogTarget) -> Result<Logs, String> {
     match open_file(&target) {
         Ok(file) => Ok(Logs(file.map(|file| (target, file)).into_iter().collect())),
+        Err(error) if is_exhaustion(&error) => {
+            let what_for = format!("open the log {target} anew, and goes on with the one of before");
+            Err(descriptors::none_left(descriptors::MASTER, &what_for, None))
+        }
         Err(error) => Err(format!("cannot reopen {target}: {error}")),
     }
 }

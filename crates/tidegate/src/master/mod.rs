@@ -430,6 +430,9 @@ impl Master {
         while let Some(news) = self.servers.next_news() {
             self.advance_reload(&news);
             self.announcements.advance(&news);
+            if let News::LogsRefused(_, why) = &news {
+                self.rotation.was_refused(why);
+            }
             if let (
                 Some(Change::Upgrade(Upgrade::HandingOver { waits_for, .. })),
                 News::AcceptsNoMore(id) | News::Ended(id),

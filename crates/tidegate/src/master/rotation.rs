@@ -3,6 +3,7 @@
 
 use super::logs::{self, Logs};
 use super::{Event, Master, PATIENCE};
+use crate::descriptors;
 use crate::link::close_apart;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
@@ -45,6 +46,11 @@ impl UnderWay {
 }
 
 impl Rotation {
+    /// A server process could not take what was opened.
+    pub(super) fn was_refused(&mut self, why: &str) {
+        self.under_way.get_or_insert_with(UnderWay::begin).failures.push(why.to_owned());
+    }
+
     /// When it has to be looked at.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let under_way = self.under_way.as_ref()?;
@@ -119,6 +125,8 @@ impl Master {
             under_way.until = now + PATIENCE;
             let given = self.use_logs(fresh);
             if let (Err(error), Some(under_way)) = (given, &mut self.rotation.under_way) {
+                let needed = descriptors::needed_by_the_master(&self.current.settings);
+                let error = descriptors::explain(error, "open the logs anew", needed);
                 under_way.failures.push(format!("{error:#}"));
             }
         }

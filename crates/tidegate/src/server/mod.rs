@@ -37,6 +37,7 @@ use tidegate_core::rate::RateStore;
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::Asker;
 use tidegate_io::blocking;
+use tidegate_io::descriptors::Reserve;
 use tidegate_io::passing;
 use tidegate_io::usage::Usage;
 use tidegate_modules::cache::CacheDirectory;
@@ -54,6 +55,8 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(4);
 enum Event {
     /// The master has said something.
     Said(ToServer, Vec<OwnedFd>),
+    /// The master has answered somebody else, perhaps with a descriptor.
+    Answered,
     /// The master has gone.
     Orphaned,
     /// A worker has ended.
@@ -108,11 +111,16 @@ pub fn run() -> Result<ExitCode> {
     rates.share_by(nodes::taker());
     let (told, banning) = (directory.clone(), rates.clone());
     let (asked, heard, lost) = (members.clone(), sender.clone(), sender.clone());
-    let link = Link::start(
+    let reserve = Arc::<Reserve>::default();
+    let link = Link::start_with(
         link,
+        reserve.clone(),
         move |link, message, descriptors| match message {
             ToServer::Question(number, question) => answer(link, &asked, number, question),
-            ToServer::Answer(number, answer) => link.answered(number, answer.with(descriptors)),
+            ToServer::Answer(number, answer) => {
+                link.answered(number, answer.with(descriptors));
+                let _ = heard.send(Event::Answered);
+            }
             ToServer::Pool(update) => told.apply(update),
             ToServer::LetGo(addresses) => told.let_go(addresses),
             ToServer::Upstreams(findings) => told.groups().learn(&findings),
@@ -121,6 +129,15 @@ pub fn run() -> Result<ExitCode> {
                     banning.lifted(client, at);
                 }
             }
+            ToServer::Lacking(message, count) => match *message {
+                ToServer::Answer(number, answer) => {
+                    link.answered(number, answer);
+                    let _ = heard.send(Event::Answered);
+                }
+                order => {
+                    drop(heard.send(Event::Said(ToServer::Lacking(Box::new(order), count), descriptors)))
+                }
+            },
             order => drop(heard.send(Event::Said(order, descriptors))),
         },
         move |_| drop(lost.send(Event::Orphaned)),
@@ -142,7 +159,7 @@ pub fn run() -> Result<ExitCode> {
     }
     let _ = members.stores.set(caches.clone());
     let stores = Stores { access, caches, directory, logins, rates, tls, series };
-    orders::Server::new(link, writer, members, stores, (sender, events), warning).run();
+    orders::Server::new(link, writer, members, stores, (sender, events), (reserve, warning)).run();
     Ok(ExitCode::SUCCESS)
 }
 

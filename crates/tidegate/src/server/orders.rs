@@ -2,6 +2,7 @@
 
 use super::view::StatusView;
 use super::{Event, Members};
+use crate::descriptors;
 use crate::link::{Extent, Link, ToMaster, ToServer};
 use crate::master::logs::use_pool_logs;
 use crate::registry::{Registry, Stores};
@@ -11,7 +12,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_config::settings::{ListenAddress, LogTarget};
@@ -22,13 +23,18 @@ use tidegate_core::rate::TablePlace;
 use tidegate_core::series;
 use tidegate_core::tls::TlsFiles;
 use tidegate_core::worker::{self, Command, Handle};
+use tidegate_io::descriptors::{Reserve, are_lacking, is_exhaustion};
 use tidegate_io::off_limits;
 use tidegate_modules::gateway::spill::Spill;
 
+/// How often it is tried to fill the reserve of descriptors.
+const RESERVE_PAUSE: Duration = Duration::from_secs(1);
 /// How long a worker may take to do what it is told.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a worker that was told to end now may take.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
+/// How often a process that is about to end tries to write lines that a disk has not taken.
+const LOG_PAUSE: Duration = Duration::from_secs(1);
 /// How long the process waits for its last words to be read.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How long disks of caches have to take what is to be kept; without it, the next process reads what it finds.
@@ -60,6 +66,15 @@ pub(super) struct Server {
     warning: Option<String>,
     /// Something that the master has said cannot be read: what comes next may count on it.
     unreadable: Option<String>,
+    /// For what the master sends.
+    reserve: Arc<Reserve>,
+    has_reserve: bool,
+    /// What access asks of files has come without its descriptors, and comes once more: why.
+    lacking: Option<String>,
+    /// Those that wait for that.
+    marks: Vec<u64>,
+    /// The master has told it to end now.
+    is_stopped: bool,
     /// The settings that it was to end with could not be prepared.
     is_behind: bool,
 }
@@ -80,7 +95,7 @@ impl Server {
         members: Arc<Members>,
         stores: Stores,
         (sender, events): (Sender<Event>, Receiver<Event>),
-        warning: Option<String>,
+        (reserve, warning): (Arc<Reserve>, Option<String>),
     ) -> Server {
         off_limits::tell_with(|root| {
             log::error(format_args!(
@@ -106,6 +121,11 @@ impl Server {
             is_leaving: false,
             warning,
             unreadable: None,
+            reserve,
+            has_reserve: true,
+            lacking: None,
+            marks: Vec::new(),
+            is_stopped: false,
             is_behind: false,
         }
     }
@@ -113,33 +133,58 @@ impl Server {
     /// Serves until told to end.
     pub(super) fn run(mut self) {
         let end = loop {
-            match self.events.recv() {
-                Ok(Event::Said(order, descriptors)) => {
+            match self.next_event() {
+                Some(Event::Said(order, descriptors)) => {
                     if let Some(end) = self.obey(order, descriptors) {
                         break end;
                     }
+                    self.fill_reserve();
                 }
-                Ok(Event::WorkerEnded(number)) => {
+                Some(Event::Answered) => self.fill_reserve(),
+                Some(Event::WorkerEnded(number)) => {
                     self.ended += 1;
                     log::error(format_args!(
                         "worker {number} has ended by mistake: another process takes over"
                     ));
                     self.leave();
                 }
-                Ok(Event::Answers(mount)) => {
+                Some(Event::Answers(mount)) => {
                     log::info(format_args!(
                         "the file system at {} answers again: another process serves what lies there",
                         mount.display()
                     ));
                     self.leave();
                 }
-                Ok(Event::Terminate) => self.leave(),
-                Ok(Event::Orphaned) | Err(_) => {
+                Some(Event::Terminate) => self.leave(),
+                Some(Event::Orphaned) | None => {
                     break End::Drain { close_idle: true, is_orphan: true };
                 }
             }
         };
         self.end(end);
+    }
+
+    /// What happens next; `None`: nothing any more. While the reserve is not full those who keep descriptors in case somebody asks
+    /// are made to give them up.
+    fn next_event(&mut self) -> Option<Event> {
+        while !self.has_reserve {
+            match self.events.recv_timeout(RESERVE_PAUSE) {
+                Ok(event) => return Some(event),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            self.fill_reserve();
+            if !self.has_reserve {
+                are_lacking();
+                self.workers.iter().for_each(Handle::wake);
+            }
+        }
+        self.events.recv().ok()
+    }
+
+    /// Settings that are prepared still need some of it.
+    fn fill_reserve(&mut self) {
+        self.has_reserve = self.next.is_some() || self.reserve.fill();
     }
 
     fn tell(&self, message: &ToMaster) {
@@ -176,6 +221,10 @@ impl Server {
                 let spill = if is_recovery { Ok(()) } else { may_spill(&settings) };
                 let is_read =
                     self.unreadable.take().map_or(Ok(()), |why| Err(io::Error::other(unreadable(&why))));
+                let is_read = is_read.and(match &self.lacking {
+                    Some(why) => Err(io::Error::other(why.clone())),
+                    None => Ok(()),
+                });
                 let prepared = is_read.and(spill).and_then(|()| {
                     self.prepare(&settings, (&logs, (&tables, memories), listeners), descriptors)
                 });
@@ -187,7 +236,12 @@ impl Server {
                     }
                     Err(error) => {
                         self.is_behind = is_last;
-                        ToMaster::Failed(number, error.to_string())
+                        let why = if is_exhaustion(&error) {
+                            none_left("get ready for the settings", None)
+                        } else {
+                            error.to_string()
+                        };
+                        ToMaster::Failed(number, why)
                     }
                 };
                 self.tell(&told);
@@ -207,11 +261,16 @@ impl Server {
                     self.stores.logins.renew(credential);
                 }
             }
+            ToServer::Mark(number) if self.lacking.is_some() => self.marks.push(number),
             ToServer::Mark(number) => self.tell(&ToMaster::Marked(number)),
             ToServer::Access(places) => {
                 for (path, error) in self.stores.access.provide(&places, &descriptors) {
                     let path = path.display();
                     log::error(format_args!("what the master has read of {path} cannot be used: {error}"));
+                }
+                self.lacking = None;
+                for number in std::mem::take(&mut self.marks) {
+                    self.tell(&ToMaster::Marked(number));
                 }
             }
             ToServer::Commit => self.commit(),
@@ -235,6 +294,7 @@ impl Server {
                 }
                 self.tell(&ToMaster::LogsInUse);
             }
+            ToServer::Lacking(order, count) => self.lacks(*order, count),
             ToServer::LogLevel(level) => log::set_level(level),
             ToServer::Unreadable { prepare: Some(number), why } => {
                 self.unreadable = None;
@@ -256,6 +316,31 @@ impl Server {
             | ToServer::Lifted { .. } => {}
         }
         None
+    }
+
+    /// An order has come without its descriptors, so many: what is in force stays.
+    fn lacks(&mut self, order: ToServer, count: usize) {
+        match order {
+            ToServer::Prepare { number, listeners, .. } => {
+                self.unreadable = None;
+                self.is_behind = listeners.is_none();
+                self.tell(&ToMaster::Failed(number, none_left("take up the settings", Some(count))));
+            }
+            ToServer::Logs(_) => {
+                let why = none_left("write to the logs that were opened anew", Some(count));
+                self.tell(&ToMaster::LogsRefused(format!(
+                    "{why}; it goes on with the files of before until the logs are opened anew once more"
+                )));
+            }
+            ToServer::Access(_) => {
+                let why = none_left("take up lists that have changed", Some(count));
+                self.lacking = Some(why.clone());
+                self.tell(&ToMaster::AccessRefused(format!(
+                    "{why}; it goes by the lists of before until it has some"
+                )));
+            }
+            _ => log::error(none_left("do what the master has said", Some(count))),
+        }
     }
 
     fn prepare(
@@ -382,6 +467,7 @@ impl Server {
 
     fn end(mut self, end: End) {
         let mut deadline = None;
+        self.is_stopped = matches!(end, End::Now);
         if let End::Drain { close_idle, is_orphan } = end {
             if is_orphan {
                 // Nobody else would set an end to it.
@@ -422,13 +508,38 @@ impl Server {
         self.workers.iter().for_each(|worker| worker.send(Command::Stop));
         self.wait_for_workers(Some(Instant::now() + STOP_PATIENCE));
         self.stores.caches.save(SAVE_PATIENCE);
-        self.writer.flush();
-        self.tell(&ToMaster::Ended { figures: Box::new(self.members.figures_to(Extent::Whole)), cut });
+        self.hold_lines(deadline);
+        let unwritten = self.writer.flush();
+        let figures = Box::new(self.members.figures_to(Extent::Whole));
+        self.tell(&ToMaster::Ended { figures, cut, unwritten });
         // The master answers `Stop` when it has heard that.
         let deadline = Instant::now() + FAREWELL;
         while let Ok(event) = self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             if matches!(event, Event::Orphaned | Event::Said(ToServer::Stop, _)) {
                 return;
+            }
+        }
+    }
+
+    /// A disk that is full has for its lines the time that a drain has for its connections.
+    fn hold_lines(&mut self, mut deadline: Option<Instant>) {
+        while !self.is_stopped && !self.writer.retry() {
+            let until = Instant::now() + LOG_PAUSE;
+            if deadline.is_some_and(|deadline| deadline < until) {
+                return;
+            }
+            let event = self.events.recv_timeout(until.saturating_duration_since(Instant::now()));
+            match event {
+                Ok(Event::Orphaned) if deadline.is_none() => {
+                    let patience = self.settings.as_ref().map(|settings| settings.drain_timeout);
+                    deadline = Some(Instant::now() + patience.unwrap_or_default());
+                }
+                Ok(Event::Said(ToServer::Stop, _)) => self.is_stopped = true,
+                Ok(Event::Said(order @ (ToServer::Logs(_) | ToServer::Lacking(..)), files)) => {
+                    let _ = self.obey(order, files);
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
@@ -443,7 +554,11 @@ impl Server {
                 None => self.events.recv().ok(),
             };
             match event {
-                None | Some(Event::Said(ToServer::Stop, _)) => return,
+                None => return,
+                Some(Event::Said(ToServer::Stop, _)) => {
+                    self.is_stopped = true;
+                    return;
+                }
                 Some(Event::WorkerEnded(_)) => self.ended += 1,
                 Some(Event::Orphaned) if deadline.is_none() => {
                     let patience = self.settings.as_ref().map(|settings| settings.drain_timeout);
@@ -455,6 +570,7 @@ impl Server {
                     | ToServer::LogLevel(_)
                     | ToServer::Credentials(_)
                     | ToServer::Access(_)
+                    | ToServer::Lacking(..)
                     | ToServer::Tls(_)
                     | ToServer::Mark(_)),
                     files,
@@ -490,4 +606,9 @@ fn may_spill(settings: &Settings) -> io::Result<()> {
         );
         io::Error::new(error.kind(), said)
     })
+}
+
+/// This process may hold no more descriptors.
+fn none_left(what_for: &str, needed: Option<usize>) -> String {
+    descriptors::none_left("server process", what_for, needed.map(|count| format!("{count} more are needed")))
 }

@@ -21,6 +21,7 @@ use super::sealing;
 use super::servers::{News, Revision, START_PATIENCE, Start, State};
 use super::wanted::{Waiting, Wanted};
 use super::{Change, Event, Master, Order, PATIENCE, use_error_log};
+use crate::descriptors;
 use crate::link::close_apart;
 use anyhow::{Context, Result, anyhow};
 use machine::{Action, By, Preparing, Retiring, Settling, Stage};
@@ -168,7 +169,10 @@ impl Master {
                 self.change = None;
                 return self.begin_next();
             }
-            Err(why) => return self.refuse_reload(&format!("{why:#}")),
+            Err(why) => {
+                let why = self.explained(why);
+                return self.refuse_reload(&why);
+            }
         }
         let starting = self.servers.starting();
         self.follow(Settling::begin(starting, Instant::now() + START_PATIENCE));
@@ -207,7 +211,10 @@ impl Master {
             match action {
                 Action::Open => match self.open_next() {
                     Ok(begun) => self.follow(begun),
-                    Err(why) => self.refuse_reload(&format!("{why:#}")),
+                    Err(why) => {
+                        let why = self.explained(why);
+                        self.refuse_reload(&why);
+                    }
                 },
                 Action::Commit(ids) => ids.iter().for_each(|id| self.servers.commit(*id)),
                 Action::InForce => self.put_in_force(),
@@ -352,6 +359,12 @@ impl Master {
     }
 
     /// It is over, and nothing has changed.
+    /// Why it was in vain, with what to do where descriptors have run out.
+    fn explained(&self, why: anyhow::Error) -> String {
+        let needed = descriptors::needed_by_the_master(&self.current.settings);
+        format!("{:#}", descriptors::explain(why, "take up the settings", needed))
+    }
+
     fn refuse_reload(&mut self, why: &str) {
         let number = self.current.number;
         // What was taken in for it goes: files may have changed between the reading of the one and of the other.

@@ -1,6 +1,6 @@
 //! What server processes are given: settings with all that belongs to them, and what changes beside them.
 
-use super::{Servers, State, sealing};
+use super::{ACCESS_PAUSE, Servers, State, sealing};
 use crate::link::{Link, ToServer};
 use crate::master::Revision;
 use crate::master::logs::Logs;
@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 use tidegate_config::credentials::Credential;
 use tidegate_config::settings::{Level, LogTarget};
 use tidegate_core::access_data::{self, AccessFile, DataPlace};
@@ -120,6 +121,19 @@ impl Servers {
             server.order(&ToServer::Access(places), memories);
         }
         Ok(())
+    }
+
+    /// Gives what access asks of files to those who had no descriptors for it, where it is time.
+    pub(super) fn give_access_again(&mut self, now: Instant, revision: &Revision) {
+        for server in &mut self.list {
+            if server.access_due.take_if(|at| *at <= now).is_none() || server.has_ended {
+                continue;
+            }
+            match copies(revision.access.files.all()) {
+                Ok((places, memories)) => drop(server.order(&ToServer::Access(places), memories)),
+                Err(_) => server.access_due = Some(now + ACCESS_PAUSE),
+            }
+        }
     }
 
     /// A revision was given up that processes may have prepared: what its files said is again what those of `present` do.

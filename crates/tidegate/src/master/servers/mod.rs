@@ -5,6 +5,7 @@
 //! clients wait meanwhile; when that ends too within a second of serving, the next waits longer and longer, and
 //! never for good. Nothing here polls: links that break and processes that end are events.
 
+mod end;
 mod giving;
 mod layout;
 mod pause;
@@ -28,16 +29,16 @@ use crate::certificates::CertificateWatch;
 use crate::link::{Answer, Begin, Link, OF_THE_MASTER, Question, ToMaster, ToServer, Wellness};
 use crate::server::privileges;
 use anyhow::{Context, Result};
+use end::watch_end;
 use giving::Given;
 use pause::{ordinal, pause};
 use pulse::{Due, Pulse};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::VecDeque;
-use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
@@ -47,6 +48,8 @@ use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
 use tidegate_modules::gateway::via;
 
+/// How long who could not take the lists of access is left until it is given them again.
+const ACCESS_PAUSE: Duration = Duration::from_secs(1);
 /// How long a process may take until it is ready for settings.
 pub const START_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a process that has prepared may take to take that up: somewhat longer than it gives its own workers.
@@ -74,6 +77,8 @@ pub struct Server {
     before: Option<u64>,
     /// Times that it was given logs and has not said yet that it uses them.
     logs_given: u32,
+    /// When it is given once more what access asks of files, which it could not take.
+    access_due: Option<Instant>,
     pub layout: Layout,
     /// It has said its last words, or will say none.
     pub has_ended: bool,
@@ -252,6 +257,7 @@ impl Servers {
             revision: revision.number,
             before: None,
             logs_given: 0,
+            access_due: None,
             layout: revision.layout.clone(),
             has_ended: false,
             cut: 0,
@@ -445,6 +451,14 @@ impl Servers {
                 server.logs_given = server.logs_given.saturating_sub(1);
                 self.news.push_back(News::LogsInUse(id));
             }
+            ToMaster::LogsRefused(why) => {
+                server.logs_given = server.logs_given.saturating_sub(1);
+                self.news.push_back(News::LogsRefused(id, why));
+            }
+            ToMaster::AccessRefused(why) => {
+                log::error(why);
+                server.access_due = Some(Instant::now() + ACCESS_PAUSE);
+            }
             ToMaster::Marked(number) => self.news.push_back(News::Marked(id, number)),
             ToMaster::AcceptsNoMore => self.news.push_back(News::AcceptsNoMore(id)),
             ToMaster::Leaving => match server.state {
@@ -452,7 +466,8 @@ impl Servers {
                 State::Starting(_) | State::Committing(_) => server.has_to_leave = true,
                 State::Draining => {}
             },
-            ToMaster::Ended { figures, cut } => {
+            ToMaster::Ended { figures, cut, unwritten } => {
+                end::say_unwritten(server.pid, &unwritten);
                 server.has_ended = true;
                 server.cut = cut;
                 server.link.send(&ToServer::Stop, Vec::new());
@@ -572,6 +587,7 @@ impl Servers {
                 self.start_again(place, None, revision);
             }
         }
+        self.give_access_again(now, revision);
         let mut late = Vec::new();
         for server in &mut self.list {
             if server.deadline.is_some_and(|deadline| deadline <= now) {
@@ -628,7 +644,8 @@ impl Servers {
     pub fn next_tick(&self) -> Option<Instant> {
         let tries = self.places.iter().filter_map(|place| place.next_try).filter(|_| !self.is_ending);
         let looks = self.list.iter().filter_map(Server::next_look);
-        tries.chain(self.list.iter().filter_map(|server| server.deadline)).chain(looks).min()
+        let lists = self.list.iter().filter_map(|server| server.access_due);
+        tries.chain(lists).chain(self.list.iter().filter_map(|server| server.deadline)).chain(looks).min()
     }
 
     /// Asks those how they are that have not been asked for a while, and ends those that have not answered for long.
@@ -767,25 +784,5 @@ impl Server {
         if let Some(handle) = &self.handle {
             let _ = pidfd_send_signal(handle, Signal::KILL);
         }
-    }
-}
-
-/// The link has ended: the process ends, or has.
-fn watch_end(id: u64, mut child: Child, outcome: io::Result<()>, events: &Sender<Event>) {
-    let _ = events.send(Event::Lost(id));
-    let mut how = String::new();
-    if let Err(error) = outcome {
-        how = format!("{error}; ");
-        let _ = child.kill();
-    }
-    how += &child.wait().map_or_else(|error| error.to_string(), describe);
-    let _ = events.send(Event::Gone(id, how));
-}
-
-fn describe(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit code {code}"),
-        (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => status.to_string(),
     }
 }

@@ -18,6 +18,8 @@ pub enum News {
     },
     /// It uses the logs that it was given last.
     LogsInUse(u64),
+    /// It goes on with the logs of before, for this reason.
+    LogsRefused(u64, String),
     /// The process goes by all that it was told before the mark of this number.
     Marked(u64, u64),
     /// It was told to drain, and accepts no more.

@@ -1,0 +1,279 @@
+//! A server process whose descriptors are all in use, and a log whose disk is full: what goes on, and what is said.
+
+mod running;
+
+use running::{Folder, KeepAlive, Server, WAIT, wait_for};
+use std::fs;
+use std::io::{BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+
+/// Connections stay, however long a busy machine takes.
+const PATIENT: &str = "limits { keep-alive-timeout \"10m\"; overload-delay \"1m\" }\n";
+
+/// A server that may hold so many descriptors, as each of its processes.
+fn bounded<'a>(folder: &'a Folder, limit: u32, settings: &str) -> Server<'a> {
+    Server::through(folder, &format!("{PATIENT}{settings}"), |command| {
+        let mut bounded = Command::new("sh");
+        bounded.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")]).arg(command.get_program());
+        bounded.args(command.get_args()).current_dir(folder.path(""));
+        bounded
+    })
+}
+
+/// More connections than there are descriptors: those that were let in, each of which has had an answer.
+fn crowd(address: &str, count: usize) -> Vec<KeepAlive> {
+    let mut all: Vec<TcpStream> = (0..count).map(|_| TcpStream::connect(address).unwrap()).collect();
+    for stream in &mut all {
+        stream.set_read_timeout(Some(WAIT)).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    }
+    let mut kept = Vec::new();
+    for mut stream in all {
+        let mut front = [0; 12];
+        stream.read_exact(&mut front).unwrap();
+        if front.starts_with(b"HTTP/1.1 200") {
+            let mut answer = Vec::new();
+            let mut byte = [0];
+            while !answer.ends_with(b"here") {
+                stream.read_exact(&mut byte).unwrap();
+                answer.push(byte[0]);
+            }
+            kept.push(KeepAlive(BufReader::new(stream)));
+        }
+    }
+    assert!(kept.len() < count, "there is no descriptor left");
+    kept
+}
+
+/// A status and the fields, in small letters.
+fn head(connection: &mut KeepAlive, path: &str) -> String {
+    let stream = connection.0.get_mut();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && connection.0.read(&mut byte).is_ok_and(|count| count == 1) {
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).unwrap().to_ascii_lowercase()
+}
+
+/// What the master sends gets through in a crowd: it is kept room for.
+#[test]
+fn a_crowd_keeps_no_reload_and_no_rotation_from_a_server_process() {
+    let folder = Folder::new("fds-crowd");
+    folder.write("list", "127.9.0.1\n");
+    let text = "listen \"127.0.0.1:0\"\nworkers 1\naccess-log \"access\"\n\
+                site { respond 200 \"here\"; route \"/dl\" { deny list=\"list\"; respond 200 \"dl\" } }\n";
+    let mut server = bounded(&folder, 64, text);
+    let before = server.processes();
+    let mut kept = crowd(&server.address, 70);
+    for orders in [&["reload"][..], &["reload"], &["logs", "reopen"], &["reload"]] {
+        let outcome = server.tell(orders);
+        assert_eq!(outcome.code, Some(0), "{orders:?}: {}", outcome.stderr);
+    }
+    folder.write("list", "127.9.0.1\n127.9.0.2\n");
+    server.line("has changed and is in use: 2 networks");
+    assert_eq!(server.processes(), before);
+    for connection in &mut kept {
+        assert_eq!(connection.get("/").0, "here");
+    }
+    assert!(!server.log().contains("has no descriptors left"));
+}
+
+/// What does not fit is refused, and said of whom; nothing changes, and it works when there are some.
+#[test]
+fn settings_that_need_more_descriptors_than_are_left_are_refused() {
+    const LIMIT: u32 = 256;
+    let folder = Folder::new("fds-refused");
+    let site = |logs: usize| {
+        let own = |n: usize| format!("site \"s{n}.test\" {{ access-log \"log-{n}\"; respond 200 \"s\" }}\n");
+        let sites: String = (0..logs).map(own).collect();
+        let control = folder.path("control");
+        format!(
+            "listen \"127.0.0.1:0\"\ncontrol {control:?}\nworkers 1\nsite {{ respond 200 \"here\" }}\n{sites}"
+        )
+    };
+    let server = bounded(&folder, LIMIT, &site(0));
+    let before = server.processes();
+    let mut kept = crowd(&server.address, LIMIT as usize + 10);
+    folder.write("tidegate.kdl", &format!("{PATIENT}{}", site(30)));
+    let outcome = server.tell(&["reload"]);
+    let said = outcome.stdout + &outcome.stderr;
+    let pid = before[0].as_raw_nonzero();
+    for expected in [
+        &format!("server process {pid} has no descriptors left to take up the settings: it may hold {LIMIT}"),
+        "more are needed; raise the limit",
+        "nothing has changed: revision 1 stays in force",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    assert_eq!((outcome.code, server.processes()), (Some(1), before.clone()));
+    for connection in &mut kept {
+        assert_eq!(connection.get("/").0, "here");
+    }
+    drop(kept);
+    wait_for(|| (server.tell(&["reload"]).code == Some(0)).then_some(()), "the same settings to be taken up");
+    assert_eq!(server.processes(), before);
+}
+
+/// Where one listens that answers `app`, one request for each connection.
+fn application() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            if stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
+                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\napp";
+                let _ = stream.write_all(answer);
+            }
+        }
+    });
+    address
+}
+
+/// Whoever lacks a descriptor of this process does not blame an application, and idle connections make room.
+#[test]
+fn want_of_descriptors_is_no_fault_of_an_application() {
+    let folder = Folder::new("fds-application");
+    let members = [application(), application()];
+    let text = format!(
+        "listen \"127.0.0.1:0\"\nworkers 1\n\
+         upstream \"u\" {{ member \"{}\"; member \"{}\"; eject failures=1 time=\"60s\" }}\n\
+         site {{ respond 200 \"here\"; route \"/p\" {{ proxy \"u\" }} }}\n",
+        members[0], members[1]
+    );
+    let mut server = bounded(&folder, 64, &text);
+    let mut kept = crowd(&server.address, 70);
+    let mut asking = kept.swap_remove(0);
+    let refused = head(&mut asking, "/p");
+    assert!(refused.starts_with("http/1.1 503") && refused.contains("retry-after: 1"), "{refused}");
+    server.line("was not asked: process");
+    let flushed = || {
+        let stats = &server.status()["stats"];
+        stats["keep_alive_flush_reasons"]["descriptors"].as_u64().filter(|count| *count > 0)
+    };
+    wait_for(flushed, "idle connections to make room");
+    assert_eq!(running::get(&server.address, "/p").unwrap(), "app", "nobody is ejected");
+    let stats = &server.status()["stats"];
+    assert_eq!(stats["gateway_failures"]["unreachable"], 0);
+}
+
+#[test]
+fn a_start_with_too_few_descriptors_says_who_needs_how_many() {
+    let folder = Folder::new("fds-start");
+    let settings = folder.write("tidegate.kdl", "listen \"127.0.0.1:0\"\nworkers 4\nsite { respond 200 }\n");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 16; exec \"$0\" serve --config \"$1\"", running::BINARY, &settings]);
+    let output = command.current_dir(folder.path("")).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for expected in ["it may hold 16, and these settings need about ", "raise the limit (`ulimit -Hn`"] {
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+/// A disk of its own, of 256 KiB; `None` where none may be mounted.
+struct Disk<'a>(&'a Folder);
+
+impl<'a> Disk<'a> {
+    fn mount(folder: &'a Folder) -> Option<Disk<'a>> {
+        let at = folder.path("disk");
+        fs::create_dir_all(&at).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=256k,mode=777", "tidegate-test"]).arg(&at);
+        if mount.output().is_ok_and(|output| output.status.success()) {
+            return Some(Disk(folder));
+        }
+        eprintln!("SKIPPED: only root can mount a file system");
+        None
+    }
+
+    /// Fills it, but for so many bytes.
+    fn fill(&self, left: u64) {
+        let mut fill = fs::File::create(self.0.path("disk/fill")).unwrap();
+        while fill.write_all(&[0; 1024]).is_ok() {}
+        fill.set_len(fill.metadata().unwrap().len() - left).unwrap();
+    }
+
+    fn free(&self) {
+        fs::remove_file(self.0.path("disk/fill")).unwrap();
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.0.path("disk/access")).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Disk<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.0.path("disk")).status();
+    }
+}
+
+fn log_on_disk(drain: &str) -> String {
+    format!(
+        "listen \"127.0.0.1:0\"\nworkers 1\ndrain-timeout \"{drain}\"\n\
+         access-log \"disk/access\" format=\"{{target}} is the target\"\nsite {{ respond 200 \"here\" }}\n"
+    )
+}
+
+fn ask(server: &Server<'_>, count: usize) {
+    let mut connection = KeepAlive::new(&server.address);
+    for number in 0..count {
+        assert_eq!(connection.get(&format!("/{number:0>100}")).0, "here");
+    }
+}
+
+fn are_whole(lines: &[String]) -> bool {
+    lines.iter().enumerate().all(|(at, line)| *line == format!("/{at:0>100} is the target"))
+}
+
+#[test]
+fn a_line_that_a_full_disk_has_taken_in_part_is_completed() {
+    const LINES: usize = 200;
+    let folder = Folder::apart("fds-torn");
+    let Some(disk) = Disk::mount(&folder) else { return };
+    let mut server = Server::with_config(&folder, &log_on_disk("60s"));
+    disk.fill(8 << 10);
+    ask(&server, LINES);
+    server.line("cannot be written");
+    assert!(!fs::read(folder.path("disk/access")).unwrap().ends_with(b"\n"), "a line is torn");
+    disk.free();
+    assert!(server.line("can be written again").contains("; 0 lines were lost"));
+    let lines = disk.lines();
+    assert!(lines.len() == LINES && are_whole(&lines), "{lines:?}");
+}
+
+/// A process that drains keeps its lines for a disk that is full.
+#[test]
+fn an_upgrade_loses_no_line_while_a_disk_is_full() {
+    const LINES: usize = 200;
+    let folder = Folder::apart("fds-disk");
+    let Some(disk) = Disk::mount(&folder) else { return };
+    let mut server = Server::with_config(&folder, &log_on_disk("60s"));
+    disk.fill(0);
+    ask(&server, LINES);
+    server.line("cannot be written");
+    let outcome = server.tell(&["upgrade"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    ask(&server, 1);
+    disk.free();
+    let lines = wait_for(|| Some(disk.lines()).filter(|lines| lines.len() > LINES), "all lines");
+    assert!(are_whole(&lines[..LINES]), "{lines:?}");
+}
+
+#[test]
+fn what_a_full_disk_has_cost_until_the_end_is_said() {
+    let folder = Folder::apart("fds-lost");
+    let Some(disk) = Disk::mount(&folder) else { return };
+    let mut server = Server::with_config(&folder, &log_on_disk("1s"));
+    disk.fill(0);
+    ask(&server, 150);
+    server.line("cannot be written");
+    assert_eq!(server.tell(&["stop"]).code, Some(0));
+    let said = server.line("are lost: it could not be written until server process");
+    assert!(said.contains("lines of the log "), "{said}");
+    assert!(server.wait().success());
+}
