@@ -151,7 +151,10 @@ impl Connection {
         let room = buffer.len();
         let received = self.watched.poll_read(cx, |fd| {
             let received = match &self.disowns {
-                None => Ok(rustix::net::recv(fd, &mut *buffer, RecvFlags::empty())?.0),
+                None => {
+                    let received = rustix::net::recv(fd, &mut *buffer, RecvFlags::empty());
+                    received.map(|(count, _)| count).map_err(io::Error::from)
+                }
                 Some(disowned) => recv_owned(fd, buffer, disowned),
             };
             or_end(received, fd)

@@ -208,8 +208,9 @@ impl Engine {
         sites.terms(usize::from(listener), self.hosts.site_index(usize::from(listener), name).0).cloned()
     }
 
-    /// Whether a connection was made under terms that hold for the site as well. Where the rules for client
-    /// certificates are others, or the site does not speak the connection's version of TLS or protocol, the client has to come again under the right name (RFC 9110 section 15.5.20).
+    /// Whether a connection was made under terms that hold for the site as well. Where the rules for client certificates are
+    /// others, or the site does not speak the connection's version of TLS or protocol, the client has to come again under the
+    /// right name (RFC 9110 section 15.5.20).
     pub(crate) fn admits_on(&self, handshake: &Handshake, listener: u16, authority: &str) -> bool {
         let Some(Secure { sites, .. }) = &self.tls else { return false };
         sites.admits(self.hosts.site_index(usize::from(listener), authority).0, handshake)

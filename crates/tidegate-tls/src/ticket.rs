@@ -3,8 +3,7 @@
 //! Rustls asks for a ticket and gives one back (RFC 8446 section 4.6.1, RFC 5077). The scope of a site is
 //! authenticated with every ticket, so that a session of one site never resumes into another (FAULTS 53), nor
 //! into the same one after its rules for client certificates have changed, nor after the certificate of the client has
-//! expired. Keys travel as bytes: between
-//! processes, and to the next program in an upgrade. They are never written to a disk.
+//! expired. Keys travel as bytes: between processes, and to the next program in an upgrade. They are never written to a disk.
 
 use crate::resumed_client;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};

@@ -115,8 +115,8 @@ impl Connection {
                 let mut framer = Http1Framer { framing, connection: ConnectionField::None };
                 let mut cx = Context::from_waker(&waker);
                 match output.pull(&mut framer, &mut cx, buffer, &mut self.batch) {
-                    // Where not even its head has been sent, the client gets another answer. Otherwise it is cut short: the message never ends cleanly. Where only the end of the connection
-                    // ends it, that has to be a reset.
+                    // Where not even its head has been sent, the client gets another answer. Otherwise it is cut short: the message
+                    // never ends cleanly. Where only the end of the connection ends it, that has to be a reset.
                     Err(error) => {
                         if is_unsent && output.status != Status::SWITCHING_PROTOCOLS {
                             output.framing.keeps_head = true;

@@ -231,6 +231,9 @@ impl Worker {
             if self.spare.is_none() {
                 self.spare = listen::spare();
             }
+            if self.spare.is_none() {
+                descriptors::are_lacking(); // another worker has it, and nobody can be told until some idle connection has gone
+            }
             if is_last || self.spare.is_none() {
                 break;
             }
