@@ -112,8 +112,9 @@ impl HeadDeadlines {
 
     #[cold]
     fn watch(self: &Rc<Self>) {
-        match &*self.watcher.borrow() {
-            Some(watcher) => watcher.wake_by_ref(),
+        let watcher = self.watcher.borrow().clone();
+        match watcher {
+            Some(watcher) => watcher.wake(),
             None => runtime::with(|runtime| {
                 runtime.spawn(Watcher { deadlines: Rc::downgrade(self), timer: None });
             }),
@@ -122,7 +123,8 @@ impl HeadDeadlines {
 
     /// Ready where it has passed.
     fn poll(&self, key: Key, waker: &Waker) -> Poll<()> {
-        match self.queue.borrow_mut().waiting.get_mut(key) {
+        let mut queue = self.queue.borrow_mut();
+        match queue.waiting.get_mut(key) {
             Some(waiting) if !waiting.has_passed => {
                 waiting.waker.clone_from(waker);
                 Poll::Pending
