@@ -23,6 +23,7 @@ use tidegate_core::template::Scope;
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Gate, Handler};
+use tidegate_io::descriptors;
 use tidegate_io::runtime;
 use tidegate_modules::cache::CacheDirectory;
 use tidegate_modules::compress::CompressFilter;
@@ -292,10 +293,15 @@ impl Registry {
     ) -> io::Result<Rc<dyn Handler>> {
         Ok(match &route.action {
             Action::Files(files) => {
-                let opened = files::open_root(&files.root, files.symlinks).map_err(|error| {
+                let said = |error: &io::Error| {
                     let (root, origin) = (files.root.display(), &route.origin);
                     io::Error::new(error.kind(), format!("cannot open the root {root} ({origin}): {error}"))
-                });
+                };
+                let opened = match files::open_root(&files.root, files.symlinks) {
+                    // Nothing is the matter with the settings: those of before stay in force.
+                    Err(error) if descriptors::is_exhaustion(&error) => return Err(said(&error)),
+                    opened => opened.map_err(|error| said(&error)),
+                };
                 self.or_recover(opened.map(|root| Files::new(shared, root, files, route, settings)))?
             }
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status, Scope::of(route))),
