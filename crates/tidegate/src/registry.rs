@@ -293,14 +293,16 @@ impl Registry {
     ) -> io::Result<Rc<dyn Handler>> {
         Ok(match &route.action {
             Action::Files(files) => {
-                let said = |error: &io::Error| {
-                    let (root, origin) = (files.root.display(), &route.origin);
-                    io::Error::new(error.kind(), format!("cannot open the root {root} ({origin}): {error}"))
-                };
                 let opened = match files::open_root(&files.root, files.symlinks) {
                     // Nothing is the matter with the settings: those of before stay in force.
-                    Err(error) if descriptors::is_exhaustion(&error) => return Err(said(&error)),
-                    opened => opened.map_err(|error| said(&error)),
+                    Err(error) if descriptors::is_exhaustion(&error) => return Err(error),
+                    opened => opened.map_err(|error| {
+                        let (root, origin) = (files.root.display(), &route.origin);
+                        io::Error::new(
+                            error.kind(),
+                            format!("cannot open the root {root} ({origin}): {error}"),
+                        )
+                    }),
                 };
                 self.or_recover(opened.map(|root| Files::new(shared, root, files, route, settings)))?
             }

@@ -117,6 +117,35 @@ fn settings_that_need_more_descriptors_than_are_left_are_refused() {
     assert_eq!(server.processes(), before);
 }
 
+/// A folder that cannot be opened for want of descriptors is no folder that has gone.
+#[test]
+fn a_reload_that_cannot_open_all_folders_is_refused() {
+    const LIMIT: u32 = 256;
+    const ROOTS: usize = 40;
+    let folder = Folder::new("fds-folders");
+    for n in 0..ROOTS {
+        fs::create_dir_all(folder.path(&format!("root-{n}/{n}"))).unwrap();
+        folder.write(&format!("root-{n}/{n}/f"), "file");
+    }
+    let route = |n: usize| format!("route \"/{n}/*\" {{ root \"root-{n}\" }}\n");
+    let routes: String = (0..ROOTS).map(route).collect();
+    let text = format!("listen \"127.0.0.1:0\"\nworkers 1\nsite {{ respond 200 \"here\"\n{routes} }}\n");
+    let server = bounded(&folder, LIMIT, &text);
+    let before = server.processes();
+    let kept = crowd(&server.address, LIMIT as usize + 10);
+    let outcome = server.tell(&["reload"]);
+    let said = outcome.stdout + &outcome.stderr;
+    let pid = before[0].as_raw_nonzero();
+    let expected = format!("server process {pid} has no descriptors left to get ready for the settings");
+    let stays = "nothing has changed: revision 1 stays in force";
+    assert!(said.contains(&expected) && said.contains(stays), "{said}");
+    assert_eq!(outcome.code, Some(1));
+    drop(kept);
+    wait_for(|| (server.tell(&["reload"]).code == Some(0)).then_some(()), "the same settings to be taken up");
+    assert_eq!(server.processes(), before);
+    assert_eq!(server.body("/39/f"), "file");
+}
+
 /// Where one listens that answers `app`, one request for each connection.
 fn application() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
