@@ -15,15 +15,16 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Disowns what was sent on a unix socket. `false` where there is no room for it yet; whoever has gone needs no telling.
+/// Disowns what was sent on a unix socket. `false` where there is no room for it yet, there or in the system: it is to be tried
+/// again. Whoever has gone needs no telling.
 pub fn disown(sent: impl AsFd) -> bool {
-    let descriptors = [rustix::stdio::stderr()];
+    let descriptors = [sent.as_fd()];
     let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut room);
     ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    let said = sendmsg(sent, &[IoSlice::new(b"!")], &mut ancillary, flags);
-    !matches!(said, Err(Errno::AGAIN | Errno::INTR))
+    let said = sendmsg(&sent, &[IoSlice::new(b"!")], &mut ancillary, flags);
+    matches!(said, Ok(_) | Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN))
 }
 
 /// Receives what was not disowned, and keeps in mind that it was.

@@ -189,6 +189,8 @@ struct Worker {
     spared_at: u64,
     /// When something open has lacked one, as far as this worker has done something about it.
     lacked_at: u64,
+    /// When it is tried again to free some.
+    spare_after: u64,
     /// Given up for a moment to tell those who wait that there is none.
     spare: Option<OwnedFd>,
     /// Stuck connections are not looked through again before, monotonic nanoseconds.
@@ -264,6 +266,7 @@ impl Worker {
             exhausted_since: 0,
             spared_at: 0,
             lacked_at: 0,
+            spare_after: 0,
             spare: listen::spare(),
             relieve_after: 0,
             newcomers: reclaim::Newcomers::default(),

@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// For so long after the last time nobody keeps what he need not.
@@ -67,38 +67,68 @@ pub fn limit() -> Option<u64> {
 
 /// What obeying a message needs beside those that come with it: folders that are opened, pollers.
 const BESIDE: usize = 8;
+/// So many messages may be under way at once: a reload is one of lists and one of settings.
+const MESSAGES: usize = 2;
 /// The reserve takes no larger share of all.
 const SHARE: u64 = 4;
+/// For so long a message waits for those that the one before has cost: idle connections close for them.
+const REFILL: Duration = Duration::from_secs(3);
 
-/// Descriptors that are kept back for messages: as many as the largest has needed. Let go of to receive one, and taken again
-/// when it has been obeyed.
+/// Descriptors that are kept back for messages: enough for as many as the largest has needed, twice. Let go of to receive one,
+/// and taken again when all that have come are obeyed.
 #[derive(Debug, Default)]
-pub struct Reserve(Mutex<Kept>);
+pub struct Reserve {
+    kept: Mutex<Kept>,
+    filled: Condvar,
+}
 
 #[derive(Debug, Default)]
 struct Kept {
     kept: Vec<OwnedFd>,
-    /// So many came since it was filled.
-    came: usize,
-    /// The most that ever came between.
+    /// The most that came with a message.
     most: usize,
+    /// Messages that have come, or are coming, and are not obeyed.
+    leases: usize,
+    /// It was to be filled, and there were too few.
+    is_short: bool,
+}
+
+/// A message that came with descriptors is not obeyed yet: until it is, the reserve is left to it.
+#[derive(Debug)]
+#[must_use = "the reserve is filled again when this has been dropped"]
+pub struct Lease(Arc<Reserve>);
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.lock().leases -= 1;
+    }
 }
 
 impl Reserve {
-    /// Makes room for a message with so many.
-    pub fn let_go(&self, count: usize) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.came += count;
-        ARE_RESERVED.store(are_short(), Relaxed);
-        kept.kept.clear();
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes them again. Whether it has nearly all of them; until then nobody new is let in.
+    /// Makes room for a message with so many. Where one before it has cost some that are about to come free, waits for them.
+    pub fn let_go(self: &Arc<Self>, count: usize) -> Lease {
+        let filled = self.filled.wait_timeout_while(self.lock(), REFILL, |kept| kept.is_short);
+        let (mut kept, _) = filled.unwrap_or_else(PoisonError::into_inner);
+        kept.is_short = false;
+        kept.leases += 1;
+        kept.most = kept.most.max(count);
+        ARE_RESERVED.store(are_short(), Relaxed);
+        kept.kept.clear();
+        Lease(self.clone())
+    }
+
+    /// Takes them again. Whether it has nearly all of them, or leaves them to a message; until it has nobody new is let in.
     pub fn fill(&self) -> bool {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.most = kept.most.max(std::mem::take(&mut kept.came));
+        let mut kept = self.lock();
+        if kept.leases > 0 {
+            return true;
+        }
         let share = limit().map_or(usize::MAX, |limit| usize::try_from(limit / SHARE).unwrap_or(usize::MAX));
-        let wanted = (kept.most + BESIDE).min(share);
+        let wanted = (kept.most * MESSAGES + BESIDE).min(share);
         while kept.kept.len() < wanted
             && let Ok(one) = eventfd(0, EventfdFlags::CLOEXEC)
         {
@@ -106,6 +136,8 @@ impl Reserve {
         }
         // What is open for a moment only, elsewhere, is nothing to close connections for.
         let has_enough = kept.kept.len() + BESIDE / 2 >= wanted;
+        kept.is_short = !has_enough;
+        self.filled.notify_all();
         ARE_RESERVED.store(!has_enough, Relaxed);
         has_enough
     }

@@ -4,7 +4,7 @@
 //! every 200 descriptors, which carries them (`SCM_RIGHTS`, unix(7)), then the bytes. Calls block; the master and
 //! its server processes make them on threads that serve no client. What a frame means is not known here.
 
-use crate::descriptors::Reserve;
+use crate::descriptors::{Lease, Reserve};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -12,6 +12,7 @@ use rustix::net::{
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// Descriptors in one call; the kernel takes 253.
 const BATCH: usize = 200;
@@ -29,6 +30,8 @@ pub struct Frame {
     pub descriptors: Vec<OwnedFd>,
     /// So many went with it, more than this process may hold now: there are none of them.
     pub lost: Option<usize>,
+    /// Held until it is obeyed, where some went with it.
+    pub lease: Option<Lease>,
 }
 
 /// Two ends of a link. Both are closed when another program is executed.
@@ -83,7 +86,7 @@ pub fn receive_within(
     bytes_max: usize,
     descriptors_max: usize,
 ) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
-    let nothing = Reserve::default();
+    let nothing = Arc::default();
     match receive_with(link, (bytes_max, descriptors_max), &nothing)? {
         Some(Frame { lost: Some(_), .. }) => {
             Err(io::Error::other("descriptors were lost: this process may hold no more"))
@@ -100,7 +103,7 @@ pub fn receive_within(
 pub fn receive_with(
     link: BorrowedFd<'_>,
     (bytes_max, descriptors_max): (usize, usize),
-    reserve: &Reserve,
+    reserve: &Arc<Reserve>,
 ) -> io::Result<Option<Frame>> {
     let mut head = [0; 8];
     if !receive_all(link, &mut head)? {
@@ -111,9 +114,7 @@ pub fn receive_with(
     if length > bytes_max || count > descriptors_max {
         return Err(io::Error::new(ErrorKind::InvalidData, "a malformed message between processes"));
     }
-    if count > 0 {
-        reserve.let_go(count);
-    }
+    let lease = (count > 0).then(|| reserve.let_go(count));
     let mut descriptors: Vec<OwnedFd> = Vec::new();
     let mut is_lost = false;
     for batch in 0..count.div_ceil(BATCH) {
@@ -145,7 +146,7 @@ pub fn receive_with(
     if !receive_all(link, &mut bytes)? {
         return Err(ErrorKind::UnexpectedEof.into());
     }
-    Ok(Some(Frame { bytes, descriptors, lost: is_lost.then_some(count) }))
+    Ok(Some(Frame { bytes, descriptors, lost: is_lost.then_some(count), lease }))
 }
 
 fn send_all(link: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {

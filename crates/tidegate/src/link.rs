@@ -23,7 +23,7 @@ use tidegate_config::settings::{Level, ListenAddress, LogTarget, once};
 use tidegate_core::access_data::DataPlace;
 use tidegate_core::rate::TablePlace;
 use tidegate_core::tls::TlsUpdate;
-use tidegate_io::descriptors::Reserve;
+use tidegate_io::descriptors::{Lease, Reserve};
 use tidegate_io::passing::{self, Frame};
 use tidegate_modules::cache_desk::{CacheOrder, CacheReply, StoreFigures};
 use tidegate_modules::gateway::balance::groups::Finding;
@@ -216,7 +216,11 @@ pub enum ToMaster {
     /// It goes on with the logs of before, for this reason.
     LogsRefused(String),
     /// It goes by lists of before, for this reason, and waits for what access asks of files.
-    AccessRefused(String),
+    AccessRefused {
+        why: String,
+        /// The ones before were as well.
+        is_again: bool,
+    },
     /// It goes by all that it was told before this [`ToServer::Mark`].
     Marked(u64),
     /// It was told to drain, and accepts no more.
@@ -400,17 +404,18 @@ impl Link {
     /// its own; then `ended`, once nothing more can come.
     pub fn start<M: Message>(
         socket: OwnedFd,
-        reader: impl FnMut(&Arc<Link>, M, Vec<OwnedFd>) + Send + 'static,
+        mut reader: impl FnMut(&Arc<Link>, M, Vec<OwnedFd>) + Send + 'static,
         ended: impl FnOnce(io::Result<()>) + Send + 'static,
     ) -> io::Result<Arc<Link>> {
+        let reader = move |link: &Arc<Link>, message, descriptors, _| reader(link, message, descriptors);
         Link::start_with(socket, Arc::default(), reader, ended)
     }
 
-    /// The same, with a reserve for the descriptors that come.
+    /// The same, with a reserve for the descriptors that come: it is left to a message for as long as its lease is held.
     pub fn start_with<M: Message>(
         socket: OwnedFd,
         reserve: Arc<Reserve>,
-        mut reader: impl FnMut(&Arc<Link>, M, Vec<OwnedFd>) + Send + 'static,
+        mut reader: impl FnMut(&Arc<Link>, M, Vec<OwnedFd>, Option<Lease>) + Send + 'static,
         ended: impl FnOnce(io::Result<()>) + Send + 'static,
     ) -> io::Result<Arc<Link>> {
         let (queue, messages) = sync_channel::<(Vec<u8>, Vec<OwnedFd>)>(QUEUE);
@@ -437,7 +442,7 @@ impl Link {
             let outcome = loop {
                 let bounds = (M::FRAME_MAX, M::DESCRIPTORS_MAX);
                 match passing::receive_with(socket.as_fd(), bounds, &reserve) {
-                    Ok(Some(Frame { bytes, descriptors, lost })) => {
+                    Ok(Some(Frame { bytes, descriptors, lost, lease })) => {
                         let message: Result<M, _> = serde_json::from_slice(&bytes)
                             .or_else(|error| M::unreadable(&bytes, error.to_string()).ok_or(error));
                         let message = message.map(|message| match lost {
@@ -445,7 +450,7 @@ impl Link {
                             None => Some(message),
                         });
                         match message {
-                            Ok(Some(message)) => reader(&own, message, descriptors),
+                            Ok(Some(message)) => reader(&own, message, descriptors, lease),
                             Ok(None) => {
                                 break Err(io::Error::other(format!(
                                     "it could not be heard: {}",

@@ -127,12 +127,20 @@ fn a_reload_that_cannot_open_all_folders_is_refused() {
         fs::create_dir_all(folder.path(&format!("root-{n}/{n}"))).unwrap();
         folder.write(&format!("root-{n}/{n}/f"), "file");
     }
-    let route = |n: usize| format!("route \"/{n}/*\" {{ root \"root-{n}\" }}\n");
-    let routes: String = (0..ROOTS).map(route).collect();
-    let text = format!("listen \"127.0.0.1:0\"\nworkers 1\nsite {{ respond 200 \"here\"\n{routes} }}\n");
-    let server = bounded(&folder, LIMIT, &text);
+    // What the processes may read does not change.
+    let settings = |roots: usize| {
+        let route = |n: usize| format!("route \"/{n}/*\" {{ root \"root-{n}\" }}\n");
+        let routes: String = (0..roots).map(route).collect();
+        let control = folder.path("control");
+        format!(
+            "listen \"127.0.0.1:0\"\ncontrol {control:?}\nworkers 1\nsite {{ respond 200 \"here\"\n\
+            route \"/all/*\" {{ root \".\" }}\n{routes} }}\n"
+        )
+    };
+    let server = bounded(&folder, LIMIT, &settings(0));
     let before = server.processes();
     let kept = crowd(&server.address, LIMIT as usize + 10);
+    folder.write("tidegate.kdl", &format!("{PATIENT}{}", settings(ROOTS)));
     let outcome = server.tell(&["reload"]);
     let said = outcome.stdout + &outcome.stderr;
     let pid = before[0].as_raw_nonzero();
@@ -271,7 +279,7 @@ fn a_line_that_a_full_disk_has_taken_in_part_is_completed() {
     assert!(!fs::read(folder.path("disk/access")).unwrap().ends_with(b"\n"), "a line is torn");
     disk.free();
     assert!(server.line("can be written again").contains("; 0 lines were lost"));
-    let lines = disk.lines();
+    let lines = wait_for(|| Some(disk.lines()).filter(|lines| lines.len() >= LINES), "all lines");
     assert!(lines.len() == LINES && are_whole(&lines), "{lines:?}");
 }
 

@@ -53,6 +53,8 @@ pub(super) struct State {
     /// Of a frame that is not complete.
     input: Vec<u8>,
     pub(super) streams: BTreeMap<u32, StreamState>,
+    /// Something has come: somebody has accepted the connection.
+    pub(super) is_accepted: bool,
     /// No further streams.
     is_closing: bool,
     pub(super) over: Option<Http2Error>,
@@ -136,6 +138,7 @@ impl Session {
                 sent_in_all: 0,
                 input: Vec::new(),
                 streams: BTreeMap::new(),
+                is_accepted: false,
                 is_closing: false,
                 over: None,
             }),
@@ -174,6 +177,7 @@ impl Session {
 
 impl State {
     fn take(&mut self, new: &[u8]) {
+        self.is_accepted |= !new.is_empty();
         let mut held = std::mem::take(&mut self.input);
         let data = if held.is_empty() {
             new

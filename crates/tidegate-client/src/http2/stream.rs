@@ -41,6 +41,11 @@ impl Http2Stream {
         polled
     }
 
+    /// Whether the peer has sent anything on the connection: somebody has accepted it.
+    pub fn is_accepted(&self) -> bool {
+        self.session.state.borrow().is_accepted
+    }
+
     /// The trailer fields, once the content has ended.
     pub fn take_trailers(&self) -> FieldLines {
         let mut state = self.session.state.borrow_mut();

@@ -51,7 +51,7 @@ pub(super) struct Output<F> {
     pub(super) sent: u64,
     /// A file could not be read as far as was announced.
     pub(super) is_cut: bool,
-    timing: Timing,
+    pub(super) timing: Timing,
 }
 
 /// What few responses have, in a box: each download under way has room for the rest.

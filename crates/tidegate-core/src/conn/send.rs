@@ -581,12 +581,16 @@ impl Connection {
     #[cold]
     fn answer_instead(&mut self, cx: &mut Ctx, unsent: Output, error: &io::Error) -> io::Result<Progress> {
         self.held.remove_back(unsent.sent as usize); // its head
+        let timing = unsent.timing;
         drop(unsent); // the content of the request, if it was still read, has no reader any more
         let status = match error.kind() {
             io::ErrorKind::TimedOut => Status::GATEWAY_TIMEOUT,
             _ => Status::BAD_GATEWAY,
         };
         self.respond(cx, answer::error(status))?;
+        if let Some(output) = self.work.as_mut().and_then(|work| work.output.as_mut()) {
+            output.timing = timing; // a first byte is counted once
+        }
         Ok(Progress::Again)
     }
 

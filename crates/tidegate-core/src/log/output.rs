@@ -203,7 +203,9 @@ impl Output {
     fn lock(&self, operation: FlockOperation) -> io::Result<()> {
         let (stdout, stderr) = (io::stdout(), io::stderr());
         match fcntl_lock(self.fd(&stdout, &stderr), operation) {
-            Err(error @ (Errno::AGAIN | Errno::ACCESS)) => Err(error.into()),
+            Err(Errno::AGAIN | Errno::ACCESS) => {
+                Err(io::Error::new(io::ErrorKind::ResourceBusy, "another process writes to it"))
+            }
             Ok(()) | Err(_) => Ok(()),
         }
     }

@@ -479,10 +479,11 @@ impl OpenLog {
             }
             if let Err(error) = result {
                 self.account.room.is_behind(true);
-                // A daemon that is busy for a moment, or is being connected, is nothing to tell of.
+                // A daemon that is busy for a moment, or is being connected, is nothing to tell of; nor is a file that another
+                // process completes a line of.
                 let has_lost = self.account.lost.load(Relaxed) > self.said;
-                let is_worth_telling =
-                    !self.output.is_busy() || has_lost || self.held_bytes > MOST_OF_ONE / 8;
+                let is_busy = self.output.is_busy() || error.kind() == io::ErrorKind::ResourceBusy;
+                let is_worth_telling = !is_busy || has_lost || self.held_bytes > MOST_OF_ONE / 8;
                 if is_worth_telling && !std::mem::replace(&mut self.is_failing, true) {
                     let target = self.output.target();
                     error::say_of_log(

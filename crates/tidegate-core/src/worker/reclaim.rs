@@ -84,7 +84,7 @@ impl Worker {
             self.make_room();
         }
         let lacked = descriptors::last_lacking();
-        if lacked != self.lacked_at {
+        if lacked != self.lacked_at && self.now >= self.spare_after {
             self.lacked_at = lacked;
             self.free_descriptors();
         }
@@ -101,18 +101,19 @@ impl Worker {
         has_room
     }
 
-    /// Something that is open has lacked a descriptor, here or in another worker.
+    /// Something that is open has lacked a descriptor, here or in another worker. Where none could be freed it is not tried
+    /// again for a moment, however many lack one.
     #[cold]
     fn free_descriptors(&mut self) {
         self.cx.admission.wake_others();
-        if self.spare_descriptors() == 0 {
-            self.flush_idle(self.cx.stats.keep_alive.current().div_ceil(SHED), Flush::Descriptors);
-        }
+        let has_freed = self.spare_descriptors() > 0
+            || self.flush_idle(self.cx.stats.keep_alive.current().div_ceil(SHED), Flush::Descriptors);
+        self.spare_after = if has_freed { 0 } else { self.now + PAUSE.as_nanos() as u64 };
     }
 
-    /// Closes so many idle connections, those first that have been idle longest.
+    /// Closes so many idle connections, those first that have been idle longest. Whether there were any.
     #[cold]
-    fn flush_idle(&mut self, count: u64, why: Flush) {
+    fn flush_idle(&mut self, count: u64, why: Flush) -> bool {
         let turn = self.cx.turn;
         let recent = self.newcomers.recent(turn);
         // Who has just come has a request on its way, and is no connection that is kept.
@@ -126,7 +127,8 @@ impl Worker {
                 is_kept.then(|| (connection.idle_for(turn), key))
             })
             .collect();
-        let mut count = usize::try_from(count).unwrap_or(usize::MAX);
+        let most = usize::try_from(count).unwrap_or(usize::MAX);
+        let mut count = most;
         // Some of those will have to stay; no more are looked at than that.
         let tried = count.saturating_add(SPARED);
         if tried < idle.len() {
@@ -145,6 +147,7 @@ impl Worker {
                 count -= 1;
             }
         }
+        count < most
     }
 
     pub(super) fn flush(&mut self, key: Key, why: Flush) {

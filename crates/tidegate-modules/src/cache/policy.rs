@@ -213,7 +213,8 @@ impl Policy {
         if names_fields(exchange) {
             return Class::PastTheCache(Reason::Connection);
         }
-        if exchange.query.is_some_and(|query| self.key_rules.query.is_ambiguous(query)) {
+        let replaced = self.replaced_target(exchange).and_then(query_of);
+        if exchange.query.into_iter().chain(replaced).any(|query| self.key_rules.query.is_ambiguous(query)) {
             return Class::PastTheCache(Reason::AmbiguousQuery);
         }
         let is_known = exchange.user().is_some() || exchange.client().is_some();
@@ -328,20 +329,30 @@ impl Policy {
         }
         if !is_as_sent(exchange) {
             key.extend_from_slice(exchange.path); // `index` or `try` have led here
-            // Behind a byte that no path has: what else the application is told of it, `REQUEST_URI`.
-            if (self.tells.target || self.tells.placeholders) && *target != *exchange.target {
+            // Each behind a byte that no path has: what else the application is told of it, `REQUEST_URI`, `{path}`, `{1}`.
+            if self.tells_target() && *target != *exchange.target {
                 key.push(0);
                 key.extend_from_slice(exchange.target.split('?').next().unwrap_or_default().as_bytes());
             }
             if self.tells.placeholders && exchange.is_rewritten() {
                 key.push(0);
                 key.extend_from_slice(exchange.routed_path());
-                let query = exchange.target.split_once('?').map(|(_, query)| query);
-                if query != exchange.query {
-                    key.extend_from_slice(self.counting(exchange.target).as_bytes());
-                }
             }
         }
+        if let Some(told) = self.replaced_target(exchange) {
+            key.push(0);
+            key.extend_from_slice(self.counting(told).as_bytes());
+        }
+    }
+
+    fn tells_target(&self) -> bool {
+        self.tells.target || self.tells.placeholders
+    }
+
+    /// What the client has asked for, where it had another query than the application gets, which is told of it all the same.
+    fn replaced_target<'e>(&self, exchange: &Exchange<'e>) -> Option<&'e str> {
+        let is_replaced = || query_of(exchange.target) != exchange.query;
+        (self.tells_target() && exchange.is_rewritten() && is_replaced()).then_some(exchange.target)
     }
 
     /// Takes in what a response says of the query of this request.
@@ -481,6 +492,10 @@ pub(super) fn target<'e>(exchange: &Exchange<'e>) -> Cow<'e, str> {
         target.push_str(query);
     }
     Cow::Owned(target)
+}
+
+fn query_of(target: &str) -> Option<&str> {
+    target.split_once('?').map(|(_, query)| query)
 }
 
 /// Whether the path is answered for that was asked for, letter by letter.

@@ -41,6 +41,8 @@ const KEPT: usize = 64 << 10;
 
 /// Answers that wait to be disowned; the one beyond makes all others wait.
 const UNTOLD_MAX: usize = 64;
+/// Before it is tried again where the system has no memory for it.
+const UNTOLD_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// How long what a script has left running may take to be dead; the keeper of the stub sees to the rest.
 const LEFT_PATIENCE: Duration = Duration::from_secs(1);
@@ -188,18 +190,24 @@ impl Stub {
 impl Endings {
     /// Disowns what could not be disowned at once, until somebody asks for a script.
     fn tell_until_asked(&mut self, listener: &OwnedFd) -> io::Result<()> {
+        let mut is_short = false;
         while !self.untold.is_empty() {
-            let mut fds: Vec<_> =
-                self.untold.iter().map(|answer| PollFd::new(answer, PollFlags::OUT)).collect();
+            // Where the system had no memory for it, room for it says nothing.
+            let (told, pause) =
+                if is_short { (&[][..], Some(&UNTOLD_PAUSE)) } else { (&self.untold[..], None) };
+            let mut fds: Vec<_> = told.iter().map(|answer| PollFd::new(answer, PollFlags::OUT)).collect();
+            let room = fds.len();
             if self.untold.len() < UNTOLD_MAX {
                 fds.push(PollFd::new(listener, PollFlags::IN));
             }
-            match poll(&mut fds, None) {
+            match poll(&mut fds, pause) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            let is_asked = fds.get(self.untold.len()).is_some_and(|listener| !listener.revents().is_empty());
+            let is_asked = fds.get(room).is_some_and(|listener| !listener.revents().is_empty());
+            let before = self.untold.len();
             self.untold.retain(|answer| !disown(answer));
+            is_short = self.untold.len() == before;
             if is_asked {
                 break;
             }

@@ -136,7 +136,7 @@ impl Attempt for Multiplexed {
             Err(fault) => {
                 let is_lost =
                     matches!(&fault, Fault::Stream(error) | Fault::Owed(error) if self.repeats(error));
-                // The connection may have been accepted earlier, and its end not seen yet.
+                // It may have been accepted a moment ago, and nothing of it seen yet.
                 let is_unaccepted =
                     matches!(fault, Fault::Unaccepted) && self.may_repeat && self.upload.is_held;
                 let may_repeat = is_lost || is_unaccepted;
@@ -218,7 +218,11 @@ impl Multiplexed {
                     Poll::Ready(Ok(head)) => return Poll::Ready(Ok((head, owed))),
                     Poll::Ready(Err(error)) if is_owed => return Poll::Ready(Err(Fault::Owed(error))),
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(Fault::Stream(error))),
-                    Poll::Pending if attended.as_ref().is_some_and(|own| own.poll_left(cx).is_ready()) => {
+                    // Where somebody has accepted the connection, its end says what has become of the request.
+                    Poll::Pending
+                        if !stream.is_accepted()
+                            && attended.as_ref().is_some_and(|own| own.poll_left(cx).is_ready()) =>
+                    {
                         return Poll::Ready(Err(Fault::Unaccepted));
                     }
                     Poll::Pending if upload.waits_for_client => {

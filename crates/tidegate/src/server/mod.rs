@@ -37,7 +37,7 @@ use tidegate_core::rate::RateStore;
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::Asker;
 use tidegate_io::blocking;
-use tidegate_io::descriptors::Reserve;
+use tidegate_io::descriptors::{Lease, Reserve};
 use tidegate_io::passing;
 use tidegate_io::usage::Usage;
 use tidegate_modules::cache::CacheDirectory;
@@ -54,9 +54,9 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(4);
 
 enum Event {
     /// The master has said something.
-    Said(ToServer, Vec<OwnedFd>),
+    Said(ToServer, Vec<OwnedFd>, Option<Lease>),
     /// The master has answered somebody else, perhaps with a descriptor.
-    Answered,
+    Answered(Option<Lease>),
     /// The master has gone.
     Orphaned,
     /// A worker has ended.
@@ -115,11 +115,11 @@ pub fn run() -> Result<ExitCode> {
     let link = Link::start_with(
         link,
         reserve.clone(),
-        move |link, message, descriptors| match message {
+        move |link, message, descriptors, lease| match message {
             ToServer::Question(number, question) => answer(link, &asked, number, question),
             ToServer::Answer(number, answer) => {
                 link.answered(number, answer.with(descriptors));
-                let _ = heard.send(Event::Answered);
+                let _ = heard.send(Event::Answered(lease));
             }
             ToServer::Pool(update) => told.apply(update),
             ToServer::LetGo(addresses) => told.let_go(addresses),
@@ -132,13 +132,14 @@ pub fn run() -> Result<ExitCode> {
             ToServer::Lacking(message, count) => match *message {
                 ToServer::Answer(number, answer) => {
                     link.answered(number, answer);
-                    let _ = heard.send(Event::Answered);
+                    let _ = heard.send(Event::Answered(lease));
                 }
                 order => {
-                    drop(heard.send(Event::Said(ToServer::Lacking(Box::new(order), count), descriptors)))
+                    let lacking = ToServer::Lacking(Box::new(order), count);
+                    drop(heard.send(Event::Said(lacking, descriptors, lease)));
                 }
             },
-            order => drop(heard.send(Event::Said(order, descriptors))),
+            order => drop(heard.send(Event::Said(order, descriptors, lease))),
         },
         move |_| drop(lost.send(Event::Orphaned)),
     )

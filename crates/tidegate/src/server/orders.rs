@@ -134,13 +134,17 @@ impl Server {
     pub(super) fn run(mut self) {
         let end = loop {
             match self.next_event() {
-                Some(Event::Said(order, descriptors)) => {
+                Some(Event::Said(order, descriptors, lease)) => {
                     if let Some(end) = self.obey(order, descriptors) {
                         break end;
                     }
+                    drop(lease);
                     self.fill_reserve();
                 }
-                Some(Event::Answered) => self.fill_reserve(),
+                Some(Event::Answered(lease)) => {
+                    drop(lease);
+                    self.fill_reserve();
+                }
                 Some(Event::WorkerEnded(number)) => {
                     self.ended += 1;
                     log::error(format_args!(
@@ -334,10 +338,9 @@ impl Server {
             }
             ToServer::Access(_) => {
                 let why = none_left("take up lists that have changed", Some(count));
-                self.lacking = Some(why.clone());
-                self.tell(&ToMaster::AccessRefused(format!(
-                    "{why}; it goes by the lists of before until it has some"
-                )));
+                let is_again = self.lacking.replace(why.clone()).is_some();
+                let why = format!("{why}; it goes by the lists of before until it has some");
+                self.tell(&ToMaster::AccessRefused { why, is_again });
             }
             _ => log::error(none_left("do what the master has said", Some(count))),
         }
@@ -401,6 +404,7 @@ impl Server {
         self.use_error_log(&settings);
         self.stores.access.names().adopt(&settings.dns);
         let outcome = if self.settings.is_none() {
+            self.fill_reserve(); // before anybody who connects takes what it is made of
             let mut listeners = std::mem::take(&mut self.waiting).into_iter();
             self.tell_workers(|reply| Command::Listen(listeners.next().unwrap_or_default(), reply))
         } else {
@@ -515,7 +519,7 @@ impl Server {
         // The master answers `Stop` when it has heard that.
         let deadline = Instant::now() + FAREWELL;
         while let Ok(event) = self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            if matches!(event, Event::Orphaned | Event::Said(ToServer::Stop, _)) {
+            if matches!(event, Event::Orphaned | Event::Said(ToServer::Stop, ..)) {
                 return;
             }
         }
@@ -534,8 +538,8 @@ impl Server {
                     let patience = self.settings.as_ref().map(|settings| settings.drain_timeout);
                     deadline = Some(Instant::now() + patience.unwrap_or_default());
                 }
-                Ok(Event::Said(ToServer::Stop, _)) => self.is_stopped = true,
-                Ok(Event::Said(order @ (ToServer::Logs(_) | ToServer::Lacking(..)), files)) => {
+                Ok(Event::Said(ToServer::Stop, ..)) => self.is_stopped = true,
+                Ok(Event::Said(order @ (ToServer::Logs(_) | ToServer::Lacking(..)), files, _)) => {
                     let _ = self.obey(order, files);
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -555,7 +559,7 @@ impl Server {
             };
             match event {
                 None => return,
-                Some(Event::Said(ToServer::Stop, _)) => {
+                Some(Event::Said(ToServer::Stop, ..)) => {
                     self.is_stopped = true;
                     return;
                 }
@@ -574,11 +578,12 @@ impl Server {
                     | ToServer::Tls(_)
                     | ToServer::Mark(_)),
                     files,
+                    _,
                 )) => {
                     let _ = self.obey(order, files);
                 }
                 // The settings that it ends by are not in force any more, or the server is stopped.
-                Some(Event::Said(ToServer::Drain { close_idle: true }, _)) => {
+                Some(Event::Said(ToServer::Drain { close_idle: true }, ..)) => {
                     self.workers.iter().for_each(|worker| worker.send(Command::Drain { close_idle: true }));
                 }
                 Some(_) => {}

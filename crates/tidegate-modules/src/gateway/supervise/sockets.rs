@@ -7,6 +7,7 @@ use super::clients::Clients;
 use crate::gateway::pool_directory::PoolAddress;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, mkdir};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, ipproto, listen, socket_with,
     sockopt,
@@ -85,8 +86,18 @@ impl Listening {
         if self.is_unattended.swap(false, Relaxed) {
             // No process shares these flags now.
             rustix::io::ioctl_fionbio(&self.fd, true)?;
-            while accept_with(&self.fd, SocketFlags::CLOEXEC).is_ok() {}
+            let emptied = loop {
+                match accept_with(&self.fd, SocketFlags::CLOEXEC) {
+                    Ok(_) | Err(Errno::INTR | Errno::CONNABORTED) => {}
+                    Err(Errno::AGAIN) => break Ok(()),
+                    Err(error) => break Err(error),
+                }
+            };
             rustix::io::ioctl_fionbio(&self.fd, false)?;
+            if let Err(error) = emptied {
+                self.is_unattended.store(true, Relaxed);
+                return Err(error.into());
+            }
         }
         Ok(self.clone())
     }
@@ -181,7 +192,7 @@ impl Folder {
     pub(super) fn for_user(&self, pool: &str, owner: Option<(u32, u32)>) -> io::Result<PathBuf> {
         let path = self.0.join(format!("{pool}.own"));
         match mkdir(&path, Mode::RWXU) {
-            Err(error) if error != rustix::io::Errno::EXIST => return Err(error.into()),
+            Err(error) if error != Errno::EXIST => return Err(error.into()),
             _ => {}
         }
         if let Some((user, group)) = owner {

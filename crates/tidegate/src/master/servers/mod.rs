@@ -455,8 +455,10 @@ impl Servers {
                 server.logs_given = server.logs_given.saturating_sub(1);
                 self.news.push_back(News::LogsRefused(id, why));
             }
-            ToMaster::AccessRefused(why) => {
-                log::error(why);
+            ToMaster::AccessRefused { why, is_again } => {
+                if !is_again {
+                    log::error(why);
+                }
                 server.access_due = Some(Instant::now() + ACCESS_PAUSE);
             }
             ToMaster::Marked(number) => self.news.push_back(News::Marked(id, number)),
