@@ -122,7 +122,9 @@ impl Player<'_> {
         if !matches!(condition, Condition::File { .. }) {
             self.start()?;
         }
-        let deadline = Instant::now() + PATIENCE;
+        // A certificate has the time that its test needs before.
+        let patience = if matches!(condition, Condition::Expired { .. }) { WAIT } else { PATIENCE };
+        let deadline = Instant::now() + patience;
         loop {
             let found = match self.holds(condition) {
                 Ok(()) => return Ok(()),
