@@ -1,7 +1,7 @@
 //! One connection to a backend, with TLS or without. It is registered with the poller once, for as long as it
 //! lives, and owns no buffer: an idle one costs its descriptor and little else.
 
-use crate::disown::recv_owned;
+use crate::disown::{Disowning, recv_owned};
 use crate::peer::{Opened, Peer};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags};
@@ -40,8 +40,7 @@ fn or_end(received: io::Result<usize>, fd: BorrowedFd<'_>) -> io::Result<usize> 
 /// An open connection.
 pub struct Connection {
     watched: Watched,
-    /// Whether the peer has disowned what it has sent, where it may.
-    disowns: Option<Cell<bool>>,
+    disowning: Cell<Disowning>,
     tls: Option<Box<RefCell<ClientSession>>>,
     /// How long it took to connect.
     connect_time: Duration,
@@ -70,7 +69,14 @@ impl Connection {
         watched.assume_writable();
         let connect_time = Duration::from_nanos(monotonic_ns().saturating_sub(started));
         let tls = session.map(|session| Box::new(RefCell::new(session)));
-        Ok(Connection { watched, disowns: None, tls, connect_time, exchanges: 0, _opened: opened })
+        Ok(Connection {
+            watched,
+            disowning: Cell::new(Disowning::Ignored),
+            tls,
+            connect_time,
+            exchanges: 0,
+            _opened: opened,
+        })
     }
 
     /// Whether this protocol was chosen by ALPN.
@@ -92,7 +98,7 @@ impl Connection {
     /// What the peer has disowned ([`disown`](crate::disown)) is an error behind all that it has sent: for one exchange, on a unix
     /// socket.
     pub fn heed_disowning(&mut self) {
-        self.disowns = Some(Cell::new(false));
+        self.disowning.set(Disowning::Heeded);
     }
 
     pub(crate) fn count_exchange(&mut self) {
@@ -116,7 +122,7 @@ impl Connection {
     /// Nobody uses it for now.
     #[inline]
     pub(crate) fn park(self) -> ParkedConnection {
-        let Connection { watched, disowns: _, tls, connect_time, exchanges, _opened } = self;
+        let Connection { watched, disowning: _, tls, connect_time, exchanges, _opened } = self;
         ParkedConnection { parked: watched.park(), tls, connect_time, exchanges, _opened }
     }
 
@@ -150,12 +156,12 @@ impl Connection {
         }
         let room = buffer.len();
         let received = self.watched.poll_read(cx, |fd| {
-            let received = match &self.disowns {
-                None => {
+            let received = match self.disowning.get() {
+                Disowning::Ignored => {
                     let received = rustix::net::recv(fd, &mut *buffer, RecvFlags::empty());
                     received.map(|(count, _)| count).map_err(io::Error::from)
                 }
-                Some(disowned) => recv_owned(fd, buffer, disowned),
+                Disowning::Heeded | Disowning::Said => recv_owned(fd, buffer, &self.disowning),
             };
             or_end(received, fd)
         });
@@ -283,7 +289,14 @@ impl ParkedConnection {
         let ParkedConnection { parked, tls, connect_time, exchanges, _opened } = self;
         let watched = parked.resume()?;
         watched.assume_writable(); // nothing is on its way
-        Ok(Connection { watched, disowns: None, tls, connect_time, exchanges, _opened })
+        Ok(Connection {
+            watched,
+            disowning: Cell::new(Disowning::Ignored),
+            tls,
+            connect_time,
+            exchanges,
+            _opened,
+        })
     }
 
     /// As [`Connection::is_stale`], for the worker that has parked it.

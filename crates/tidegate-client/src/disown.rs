@@ -27,14 +27,25 @@ pub fn disown(sent: impl AsFd) -> bool {
     matches!(said, Ok(_) | Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN))
 }
 
+/// Whether the other end of a connection may disown what it has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Disowning {
+    /// It is somebody who does not.
+    Ignored,
+    /// It may.
+    Heeded,
+    /// It has.
+    Said,
+}
+
 /// Receives what was not disowned, and keeps in mind that it was.
 pub(crate) fn recv_owned(
     fd: BorrowedFd<'_>,
     buffer: &mut [u8],
-    is_disowned: &Cell<bool>,
+    disowning: &Cell<Disowning>,
 ) -> io::Result<usize> {
     let broken = || Err(io::Error::other("it was ended before its answer was"));
-    if is_disowned.get() {
+    if disowning.get() == Disowning::Said {
         return broken();
     }
     let mut ancillary = RecvAncillaryBuffer::default();
@@ -42,7 +53,7 @@ pub(crate) fn recv_owned(
     if !received.flags.contains(ReturnFlags::CTRUNC) {
         return Ok(received.bytes);
     }
-    is_disowned.set(true);
+    disowning.set(Disowning::Said);
     match received.bytes {
         0 | 1 => broken(),
         bytes => Ok(bytes - 1),
@@ -62,11 +73,11 @@ mod tests {
             one.write_all(b"half").unwrap();
             assert!(disown(&one));
             drop(one);
-            let (is_disowned, mut received) = (Cell::new(false), Vec::new());
+            let (disowning, mut received) = (Cell::new(Disowning::Heeded), Vec::new());
             let mut rooms = rooms.iter().chain(std::iter::repeat(&64));
             let error = loop {
                 let mut buffer = vec![0; *rooms.next().unwrap()];
-                match recv_owned(other.as_fd(), &mut buffer, &is_disowned) {
+                match recv_owned(other.as_fd(), &mut buffer, &disowning) {
                     Ok(0) => panic!("it looks whole"),
                     Ok(count) => received.extend_from_slice(&buffer[..count]),
                     Err(error) => break error,
@@ -74,7 +85,7 @@ mod tests {
             };
             assert_eq!(received, b"half");
             assert_eq!(error.to_string(), "it was ended before its answer was");
-            assert!(recv_owned(other.as_fd(), &mut [0; 8], &is_disowned).is_err(), "it stays so");
+            assert!(recv_owned(other.as_fd(), &mut [0; 8], &disowning).is_err(), "it stays so");
         }
     }
 
@@ -83,8 +94,8 @@ mod tests {
         let (mut one, other) = UnixStream::pair().unwrap();
         one.write_all(b"all").unwrap();
         drop(one);
-        let is_disowned = Cell::new(false);
-        let recv = || recv_owned(other.as_fd(), &mut [0; 8], &is_disowned).unwrap();
+        let disowning = Cell::new(Disowning::Heeded);
+        let recv = || recv_owned(other.as_fd(), &mut [0; 8], &disowning).unwrap();
         assert_eq!([recv(), recv()], [3, 0]);
     }
 
@@ -97,8 +108,8 @@ mod tests {
             sent += count;
         }
         assert!(!disown(&one));
-        let (is_disowned, mut buffer) = (Cell::new(false), vec![0; sent]);
-        assert!(recv_owned(other.as_fd(), &mut buffer, &is_disowned).is_ok_and(|count| count > 0));
+        let (disowning, mut buffer) = (Cell::new(Disowning::Heeded), vec![0; sent]);
+        assert!(recv_owned(other.as_fd(), &mut buffer, &disowning).is_ok_and(|count| count > 0));
         assert!(disown(&one));
         drop(other);
         assert!(disown(&one), "nobody is left");

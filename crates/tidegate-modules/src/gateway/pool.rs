@@ -73,7 +73,7 @@ impl Member {
     }
 
     /// No process accepts connections there.
-    fn is_left(&self) {
+    fn abandon(&self) {
         let wakers = {
             let mut attendance = lock(&self.attendance);
             attendance.is_unattended = true;
@@ -218,7 +218,7 @@ impl Pool {
         self.places.set_down(update.retry_after);
         // Behind that: whoever leaves it for another place is told whether there is one.
         for member in state.leaving.iter().filter(|member| update.unattended.contains(&member.named)) {
-            member.is_left();
+            member.abandon();
         }
     }
 

@@ -358,13 +358,13 @@ impl Master {
         before
     }
 
-    /// It is over, and nothing has changed.
     /// Why it was in vain, with what to do where descriptors have run out.
     fn explained(&self, why: anyhow::Error) -> String {
         let needed = descriptors::needed_by_the_master(&self.current.settings);
         format!("{:#}", descriptors::explain(why, "take up the settings", needed))
     }
 
+    /// It is over, and nothing has changed.
     fn refuse_reload(&mut self, why: &str) {
         let number = self.current.number;
         // What was taken in for it goes: files may have changed between the reading of the one and of the other.
