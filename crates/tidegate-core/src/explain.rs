@@ -16,14 +16,14 @@ use crate::https::Arrival;
 use crate::limits::{TooLarge, excess};
 use crate::notes;
 pub use crate::notes::{Known, Notes};
-use crate::remote::Remote;
+use crate::remote::{Remote, naming_field};
 use crate::reply::Reply;
 use crate::response::{Author, Response};
 use crate::site::Site;
 use crate::state::{RehearsedTls, RequestState};
 use std::rc::Rc;
 use tidegate_config::Settings;
-use tidegate_http::Status;
+use tidegate_http::{Fields, Status};
 use tidegate_io::socket::Peer;
 use tidegate_tls::ClientIdentity;
 use tidegate_wire::h1::{FieldSpace, parse_request};
@@ -214,12 +214,14 @@ impl Engine {
 }
 
 /// Who the client is behind a trusted proxy, and by which field.
-fn named_by(remote: &Remote) -> String {
+fn named_by(remote: &Remote, fields: &Fields<'_>) -> String {
     let Remote { client, peer, .. } = remote;
     if client == peer {
-        format!("client {client}: the trusted proxy itself, since it names nobody in X-Forwarded-For")
+        format!(
+            "client {client}: the trusted proxy itself, since it names nobody in X-Forwarded-For or Forwarded"
+        )
     } else {
-        format!("client {client}, whom the trusted proxy {peer} names in X-Forwarded-For")
+        format!("client {client}, whom the trusted proxy {peer} names in {}", naming_field(fields))
     }
 }
 
@@ -253,7 +255,7 @@ fn explain_route(site: &Rc<Site>, exchange: &Exchange<'_>, notes: &Notes) {
             remote = remote.seen_behind(trusted, &exchange.fields);
         }
         if remote.is_trusted && !remote.is_unreadable {
-            notes.push(named_by(&remote));
+            notes.push(named_by(&remote, &exchange.fields));
         }
         let state = RequestState { site: Some(site.clone()), ..RequestState::of(remote) };
         let exchange = Exchange { state, ..*exchange };

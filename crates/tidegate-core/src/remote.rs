@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tidegate_config::settings::{Network, NetworkSet};
+use tidegate_http::field::semicolon_parts;
 use tidegate_http::{Customer, Fields};
 use tidegate_io::socket::Peer;
 
@@ -15,8 +16,8 @@ use tidegate_io::socket::Peer;
 pub struct Remote {
     /// The other end of the connection; behind the PROXY protocol whom its header names.
     pub peer: Peer,
-    /// The client. Behind trusted proxies that is the last one in `X-Forwarded-For` that is none of them, without a
-    /// port. Otherwise it is the peer.
+    /// The client. Behind trusted proxies that is the last one in `X-Forwarded-For`, else in `Forwarded`, that is none of them,
+    /// without a port. Otherwise it is the peer.
     pub client: Peer,
     /// The peer is a trusted proxy: what it says of its clients is believed.
     pub is_trusted: bool,
@@ -65,17 +66,20 @@ impl Remote {
             return Remote::direct(peer);
         }
         let mut client = peer;
-        let mut chain: SmallVec<[&[u8]; 8]> = fields.elements("x-forwarded-for").collect();
+        let mut chain: SmallVec<[Option<&[u8]>; 8]> = match naming_field(fields) {
+            "Forwarded" => fields.elements("Forwarded").map(forwarded_for).collect(),
+            name => fields.elements(name).map(Some).collect(),
+        };
         let (mut hops, mut is_unreadable) = (0, false);
         while is_trusted(client) {
             hops += 1;
-            match chain.pop().map(address) {
-                Some(Some(address)) => client = Peer::Tcp(address),
-                Some(None) => {
+            let Some(Some(told)) = chain.pop() else { break };
+            match address(told) {
+                Some(address) => client = Peer::Tcp(address),
+                None => {
                     is_unreadable = true;
                     break;
                 }
-                None => break,
             }
         }
         Remote {
@@ -93,8 +97,8 @@ impl Remote {
     /// Why nobody is served who is named like this.
     pub(crate) fn unreadable<'a>(&self, fields: &'a Fields<'a>) -> Option<Unreadable<'a>> {
         self.is_unreadable.then(|| {
-            let told = fields.all("x-forwarded-for").last().unwrap_or_default();
-            Unreadable { proxy: self.peer, told }
+            let name = naming_field(fields);
+            Unreadable { proxy: self.peer, name, told: fields.all(name).last().unwrap_or_default() }
         })
     }
 
@@ -151,6 +155,7 @@ impl Remote {
 /// What a trusted proxy says of its client, and is no address.
 pub(crate) struct Unreadable<'a> {
     proxy: Peer,
+    name: &'static str,
     told: &'a [u8],
 }
 
@@ -159,8 +164,8 @@ impl fmt::Display for Unreadable<'_> {
         let told = self.told.get(..80).unwrap_or(self.told).escape_ascii();
         write!(
             f,
-            "the trusted proxy {} names its client by what is no address, in `X-Forwarded-For: {told}`",
-            self.proxy
+            "the trusted proxy {} names its client by what is no address, in `{}: {told}`",
+            self.proxy, self.name
         )
     }
 }
@@ -176,6 +181,24 @@ fn told_scheme(fields: &Fields<'_>, hops: usize) -> Option<&'static str> {
     };
     let word = *words.get(words.len().saturating_sub(hops.max(1)))?;
     ["https", "http"].into_iter().find(|scheme| word.eq_ignore_ascii_case(scheme.as_bytes()))
+}
+
+/// The field in which proxies name their clients: the one that there is.
+pub(crate) fn naming_field(fields: &Fields<'_>) -> &'static str {
+    let is_standard = !fields.contains("x-forwarded-for") && fields.contains("forwarded");
+    if is_standard { "Forwarded" } else { "X-Forwarded-For" }
+}
+
+/// `for` of an element of `Forwarded` (RFC 7239 section 5.2); all of it where that may be read in more than one way, which is no
+/// address.
+fn forwarded_for(element: &[u8]) -> Option<&[u8]> {
+    let Some(parts) = semicolon_parts(element) else { return Some(element) };
+    let mut named = parts.filter_map(|part| {
+        let (name, value) = part.split_at_checked(4)?;
+        name.eq_ignore_ascii_case(b"for=").then_some(value)
+    });
+    let value = named.next()?;
+    Some(if named.next().is_some() { element } else { value })
 }
 
 /// `proto` of an element of `Forwarded`.
@@ -271,6 +294,50 @@ mod tests {
             assert_eq!((found.as_str(), remote.is_trusted), (client, is_trusted), "{peer:?} {told:?}");
             assert_eq!(remote.peer, peer);
         }
+    }
+
+    #[test]
+    fn whom_forwarded_names() {
+        let trusted =
+            NetworkSet::from(vec![Network::Prefix { address: "10.0.0.0".parse().unwrap(), bits: 8 }]);
+        for (told, client) in [
+            (&["for=192.0.2.1"][..], "192.0.2.1"),
+            (&["For=\"[2001:db8::1]:80\";proto=https"], "2001:db8::1"),
+            (&["proto=https; for=\"192.0.2.1:80\""], "192.0.2.1"),
+            (&["for=6.6.6.6, for=192.0.2.1, for=10.0.0.2"], "192.0.2.1"),
+            (&["for=6.6.6.6", "for=192.0.2.1;by=10.0.0.1"], "192.0.2.1"),
+            (&["for=unknown"], "unreadable"),
+            (&["for=_hidden, for=192.0.2.1"], "192.0.2.1"),
+            // Who does not say whom it asks for asks for itself, whatever its client says.
+            (&["proto=https"], "10.0.0.1"),
+            (&["for=192.0.2.1, proto=https"], "10.0.0.1"),
+            (&["for=192.0.2.1;for=192.0.2.2"], "unreadable"),
+            // What a client sends in front makes nothing else of what the proxy says behind it.
+            (&["for=6.6.6.6;a=\", for=192.0.2.1"], "unreadable"),
+            (&["for=6.6.6.6;a=\"\\, for=\"192.0.2.1\""], "unreadable"),
+            (&["for=6.6.6.6;a=\"", "for=192.0.2.1"], "192.0.2.1"),
+            (&["for=192.0.2.1;host=\"a,for=127.0.0.1;for=127.0.0.2\""], "192.0.2.1"),
+        ] {
+            let fields: Vec<_> =
+                told.iter().map(|value| Field { name: "Forwarded", value: value.as_bytes() }).collect();
+            let peer = Peer::Tcp((IpAddr::from([10, 0, 0, 1]), 9).into());
+            let remote = Remote::behind(&trusted, peer, &Fields::new(&fields));
+            let found = match remote.client {
+                _ if remote.is_unreadable => "unreadable".to_owned(),
+                Peer::Tcp(address) => address.ip().to_string(),
+                Peer::Unix => "unix".into(),
+            };
+            assert_eq!(found, client, "{told:?}");
+        }
+        let both = [("Forwarded", "for=192.0.2.1"), ("X-Forwarded-For", "192.0.2.2")]
+            .map(|(name, value)| Field { name, value: value.as_bytes() });
+        let peer = Peer::Tcp((IpAddr::from([10, 0, 0, 1]), 9).into());
+        let remote = Remote::behind(&trusted, peer, &Fields::new(&both));
+        assert_eq!(
+            remote.client.ip(),
+            Some(IpAddr::from([192, 0, 2, 2])),
+            "it is the one that more proxies write"
+        );
     }
 
     #[test]

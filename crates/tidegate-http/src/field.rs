@@ -10,7 +10,7 @@ use crate::words::eq_ignore_case;
 pub use lines::FieldLines;
 pub use syntax::{
     Elements, Parameter, ParameterError, Parameters, TCHAR, is_tchar, is_token, list_elements, parameters,
-    trim, unquote,
+    semicolon_parts, trim, unquote,
 };
 
 /// One field line. The name is a valid token, the value has no leading or trailing white space and no

@@ -424,7 +424,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         arguments: &[Argument { name: "off", kind: Kind::Choice(&["off"]), count: Count::Optional, words: &[] }],
         children: Children::Block(Context::Statistics),
         doc: "What is counted beside the figures of the whole server: each site and route, and what there was \
-              ([watching](watching.md)). `statistics off` counts neither: no sites, routes and buckets in reports, no slow \
+              ([watching](../watching.md)). `statistics off` counts neither: no sites, routes and buckets in reports, no slow \
               requests, no history. The whole server is always counted, since its limits go by that.",
         example: "statistics { history off }",
         ..Directive::new("statistics", TOP)
@@ -473,7 +473,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ],
         doc: "A collector of OpenTelemetry that is told all metrics, and of the requests that `trace-context` samples, by OTLP over HTTP \
               with protocol buffers: the address that `/v1/metrics` and `/v1/traces` are put behind \
-              ([Prometheus and OpenTelemetry](prometheus.md)). One that does not answer costs \
+              ([Prometheus and OpenTelemetry](../prometheus.md)). One that does not answer costs \
               nothing but that it is not told.",
         example: "otlp \"http://127.0.0.1:4318\" interval=\"15s\"",
         ..Directive::new("otlp", STATISTICS)

@@ -79,6 +79,28 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
+/// What stands between semicolons outside quoted strings, white space around each cut off: the pairs of an element of `Forwarded`
+/// (RFC 7239 section 4). `None` where a quoted string is never closed.
+pub fn semicolon_parts(element: &[u8]) -> Option<impl Iterator<Item = &[u8]> + Clone> {
+    let mut rest = Some(element);
+    let parts = std::iter::from_fn(move || {
+        let value = rest?;
+        let end = unquoted_position(value, b';');
+        rest = end.map(|end| &value[end + 1..]);
+        Some(trim(&value[..end.unwrap_or(value.len())]))
+    });
+    let mut bytes = element.iter();
+    let mut is_quoted = false;
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' if is_quoted => drop(bytes.next()),
+            b'"' => is_quoted = !is_quoted,
+            _ => {}
+        }
+    }
+    (!is_quoted).then_some(parts)
+}
+
 /// Where `separator` first stands outside a quoted string.
 fn unquoted_position(bytes: &[u8], separator: u8) -> Option<usize> {
     let mut position = 0;

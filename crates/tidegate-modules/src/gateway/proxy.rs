@@ -60,8 +60,10 @@ impl Proxy {
         connector: Option<Arc<Connector>>,
     ) -> io::Result<Proxy> {
         let via = Via::of(site, &route.origin);
+        let link = Link::new(shared, &settings.gateway, site, connector)?;
         Ok(Proxy {
-            link: Link::new(shared, &settings.gateway, site, connector)?,
+            redirects: Redirects::of(settings, &link.upstream),
+            link,
             base: settings.base.clone(),
             host: settings.host.clone(),
             strip_prefix: settings.strip_prefix.clone(),
@@ -84,7 +86,6 @@ impl Proxy {
                     .map(|(name, _)| name.as_str())
                     .chain(settings.more_request_fields.iter().map(|field| field.name.as_str())),
             )),
-            redirects: Redirects::of(settings),
             via: if route.cache.is_some() { via.with_cdn_loop() } else { via },
             speaks_http2: settings.speaks_http2,
         })

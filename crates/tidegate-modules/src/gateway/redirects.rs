@@ -3,8 +3,10 @@
 //! A backend names itself as it is called here: by its address or the `host` it was told, below the path of the
 //! address, and without the prefix that was cut off. `proxy` is the only caller.
 
+use super::upstream::Upstream;
 use std::rc::Rc;
 use tidegate_config::settings::gateway::{Destination, Proxy};
+use tidegate_config::settings::upstream::MemberAddress;
 use tidegate_core::Exchange;
 use tidegate_http::FieldLines;
 use tidegate_http::path::names_host;
@@ -28,33 +30,24 @@ pub(super) struct Back {
 
 impl Redirects {
     /// Of a proxy; `None` where it leaves redirects alone.
-    pub(super) fn of(settings: &Proxy) -> Option<Rc<Redirects>> {
+    pub(super) fn of(settings: &Proxy, upstream: &Upstream) -> Option<Rc<Redirects>> {
         if !settings.rewrites_redirects {
             return None;
         }
-        let (mut authorities, mut port) = (Vec::new(), None);
-        if let Destination::Tcp(address) = &settings.gateway.to {
-            port = Some(address.port());
-            let ip = if address.is_ipv6() { format!("[{}]", address.ip()) } else { address.ip().to_string() };
-            authorities.push(ip);
-            authorities.extend(address.ip().is_loopback().then(|| "localhost".to_owned()));
-        }
-        if let Destination::Named(name) = &settings.gateway.to
-            && let Some((host, of_host)) = name.rsplit_once(':')
-        {
-            port = of_host.parse().ok();
-            authorities.push(host.to_owned());
+        let mut authorities = Vec::new();
+        match (upstream, &settings.gateway.to) {
+            (Upstream::Group(group), _) => {
+                for member in &group.settings().members {
+                    authorities_of(&member.address, settings.host.as_deref(), &mut authorities);
+                }
+            }
+            (_, Destination::Tcp(address)) => {
+                let address = MemberAddress::Tcp(*address);
+                authorities_of(&address, settings.host.as_deref(), &mut authorities);
+            }
+            (_, Destination::Named(_) | Destination::Unix(_)) => {}
         }
         authorities.extend(settings.host.clone());
-        let with_port: Vec<String> = match port {
-            Some(port) => authorities.iter().map(|authority| format!("{authority}:{port}")).collect(),
-            None => Vec::new(),
-        };
-        // Without a port the address stands for the usual one.
-        if port.is_some_and(|port| port != 80 && port != 443) {
-            authorities.retain(|authority| Some(authority) == settings.host.as_ref());
-        }
-        authorities.extend(with_port);
         let prefix = settings.strip_prefix.clone().unwrap_or_default();
         Some(Rc::new(Redirects { base: settings.base.clone(), prefix, authorities }))
     }
@@ -76,6 +69,29 @@ impl Redirects {
             path if path.starts_with('/') => path,
             path => format!("/{path}"),
         })
+    }
+}
+
+/// What a server at this address may call itself, where it is told to be `host`.
+fn authorities_of(address: &MemberAddress, host: Option<&str>, authorities: &mut Vec<String>) {
+    let mut names = Vec::from_iter(host.map(str::to_owned));
+    let port = match address {
+        MemberAddress::Tcp(address) => {
+            let ip = address.ip();
+            names.push(if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() });
+            names.extend(ip.is_loopback().then(|| "localhost".to_owned()));
+            address.port()
+        }
+        MemberAddress::Name { host, port } => {
+            names.push(host.clone());
+            *port
+        }
+        MemberAddress::Unix(_) => return,
+    };
+    authorities.extend(names.iter().map(|name| format!("{name}:{port}")));
+    // Without a port a name stands for the usual one.
+    if port == 80 || port == 443 {
+        authorities.append(&mut names);
     }
 }
 
