@@ -111,7 +111,8 @@ pub(super) fn fpm_settings(
     }
     let _ = writeln!(out, "pm.status_path = /tidegate-fpm-status");
     let _ = writeln!(out, "\n[aside]\nlisten = {}\npm = ondemand", aside.display());
-    let _ = writeln!(out, "pm.max_children = 1\npm.process_idle_timeout = 10s");
+    // With one it would warn of each question that comes while the process of the one before is still there.
+    let _ = writeln!(out, "pm.max_children = 2\npm.process_idle_timeout = 10s");
     out
 }
 
