@@ -216,7 +216,9 @@ impl Fetch {
 
     /// What of a response is stored.
     fn storable(&self, response: &Response, times: Times) -> Result<StoredHead, NotStored> {
-        let rules = self.policy.rules(self.class);
+        let mut rules = self.policy.rules(self.class);
+        // The date of a file that is sent for an application is nothing that the application has said.
+        rules.heuristic &= !matches!(response.body, Body::File(_));
         let lines = response.head.lines();
         let answered = Answered { status: response.status, fields: lines };
         self.with_asked(|asked| {
