@@ -57,6 +57,7 @@ pub mod site;
 mod slow;
 pub mod solo;
 mod spans;
+mod spare;
 pub mod state;
 pub mod subrequest;
 mod tail;

@@ -127,12 +127,6 @@ pub(crate) fn accept(listener: BorrowedFd<'_>, stats: &Stats) -> Accepted {
     }
 }
 
-/// A descriptor kept for when there is no other: given up for a moment, it makes room to accept a connection
-/// and tell it that the server is full.
-pub(crate) fn spare() -> Option<OwnedFd> {
-    rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).ok()
-}
-
 /// Running out is said once; the counter tells how often it happened.
 static SAID: AtomicBool = AtomicBool::new(false);
 

@@ -12,11 +12,12 @@ use crate::admission::Shared;
 use crate::conn::{Connection, Next};
 use crate::context::{Ctx, head_limits, samples};
 use crate::engine::Engine;
-use crate::listen::{self, Listener};
+use crate::listen::Listener;
 use crate::log::{self, AccessBuffers, Writer};
 pub use crate::registry::{LogSet, MakeRegistry, Registry};
+use crate::spare;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -30,6 +31,8 @@ use tidegate_io::wheel::TICK;
 use tidegate_io::{Key, Kind, Poller, Ready, Remote, Slab};
 use tidegate_stats::{Flush, ListenerCounts, ListenerNumber, Worker as Stats};
 
+/// What a poller can wait for at least.
+const TICK_OF_POLL: Duration = Duration::from_millis(1);
 /// Access lines wait this long at most.
 const LOG_DELAY: Duration = Duration::from_secs(1);
 /// What nobody uses is given back to the system so much later.
@@ -191,8 +194,6 @@ struct Worker {
     lacked_at: u64,
     /// When it is tried again to free some.
     spare_after: u64,
-    /// Given up for a moment to tell those who wait that there is none.
-    spare: Option<OwnedFd>,
     /// Stuck connections are not looked through again before, monotonic nanoseconds.
     relieve_after: u64,
     /// Who came a moment ago.
@@ -249,6 +250,7 @@ impl Worker {
         let log = AccessBuffers::new(writer.clone()).naming(registry.client_names());
         let cx = Ctx::new(number, engine, stats, log, shared.clone());
         let now = monotonic_ns();
+        spare::keep();
         let mut worker = Worker {
             number,
             shared,
@@ -267,7 +269,6 @@ impl Worker {
             spared_at: 0,
             lacked_at: 0,
             spare_after: 0,
-            spare: listen::spare(),
             relieve_after: 0,
             newcomers: reclaim::Newcomers::default(),
             began: now,
@@ -505,7 +506,8 @@ impl Worker {
         }
         let timers = self.cx.wheel.next().map(|ticks| TICK * ticks);
         let log = self.cx.log.is_waiting().then_some(LOG_DELAY);
-        let accept = (may_accept && self.accept_after > 0).then_some(listen::PAUSE);
+        let pause = Duration::from_nanos(self.accept_after.saturating_sub(self.now)).max(TICK_OF_POLL);
+        let accept = may_accept.then_some(pause);
         // Rounded up to the millisecond that epoll counts in: a deadline is never early.
         let deadline = self
             .runtime
@@ -578,9 +580,7 @@ impl Worker {
             }
             self.cx.stats.connections_closed.add(1);
             self.accept_after = 0; // a descriptor is free again
-            if self.spare.is_none() {
-                self.spare = listen::spare();
-            }
+            spare::keep();
         }
     }
 

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
 /// Connections stay, however long a busy machine takes.
-const PATIENT: &str = "limits { keep-alive-timeout \"10m\"; overload-delay \"1m\" }\n";
+const PATIENT: &str = "limits { keep-alive-timeout \"10m\"; head-timeout \"10m\"; overload-delay \"1m\" }\n";
 
 /// A server that may hold so many descriptors, as each of its processes.
 fn bounded<'a>(folder: &'a Folder, limit: u32, settings: &str) -> Server<'a> {
@@ -194,6 +194,37 @@ fn want_of_descriptors_is_no_fault_of_an_application() {
     assert_eq!(running::get(&server.address, "/p").unwrap(), "app", "nobody is ejected");
     let stats = &server.status()["stats"];
     assert_eq!(stats["gateway_failures"]["unreachable"], 0);
+}
+
+/// However many workers accept, whoever waits is told that there is no room: none of them takes what another has given up for it.
+#[test]
+fn those_who_wait_are_told_whichever_worker_they_wait_for() {
+    const LIMIT: usize = 64;
+    let folder = Folder::new("fds-workers");
+    for _ in 0..3 {
+        let text = "listen \"127.0.0.1:0\"\nworkers 4\nsite { respond 200 \"here\" }\n";
+        let server = bounded(&folder, LIMIT as u32, text);
+        let connect = || TcpStream::connect(&server.address).unwrap();
+        let mut holding: Vec<TcpStream> = (0..LIMIT + 8).map(|_| connect()).collect();
+        for stream in &mut holding {
+            let _ = stream.write_all(b"GET / HTTP/1.1\r\n");
+        }
+        let mut asking: Vec<TcpStream> = (0..16).map(|_| connect()).collect();
+        let mut refused = 0;
+        for stream in &mut asking {
+            let mut front = [0; 12];
+            stream.set_read_timeout(Some(WAIT)).unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            stream.read_exact(&mut front).expect("it is told");
+            refused += usize::from(&front == b"HTTP/1.1 503");
+        }
+        assert!(refused > 0, "there is no descriptor left");
+        drop(holding);
+        wait_for(
+            || running::get(&server.address, "/").is_ok_and(|body| body == "here").then_some(()),
+            "room",
+        );
+    }
 }
 
 #[test]

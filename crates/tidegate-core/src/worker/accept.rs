@@ -13,6 +13,7 @@ use crate::listen::{self, ACCEPTS, Accepted, EXHAUSTION, PAUSE};
 use crate::log;
 use crate::opening::Opening;
 use crate::placement::Arrival;
+use crate::spare::Spare;
 use std::os::fd::AsFd;
 use tidegate_io::socket::{self, Peer, Received, Stream};
 use tidegate_io::{Kind, descriptors};
@@ -20,6 +21,8 @@ use tidegate_stats::ConnectionRefusal;
 
 /// Accepting goes on for no longer in one turn, nanoseconds.
 const ACCEPT_TIME: u64 = 20_000_000;
+/// Before somebody who has found another accepting looks again, nanoseconds.
+const SPARE_PAUSE: u64 = 1_000_000;
 /// Accepted in one turn while most are turned away.
 const SHED_ACCEPTS: usize = 128;
 /// Unsent bytes without a crowd: so many times those with one, where there is memory for it. A file of 1 MiB then goes in one call
@@ -36,8 +39,17 @@ impl Worker {
             }
             self.accept_after = 0;
         }
-        if descriptors::are_reserved() && self.listeners.iter().any(|open| open.is_ready) {
-            return self.rest();
+        let mut spare = None;
+        let is_scarce = descriptors::are_short() || descriptors::are_reserved();
+        if is_scarce && self.listeners.iter().any(|open| open.is_ready) {
+            let Some(held) = Spare::try_hold() else {
+                self.accept_after = self.now + SPARE_PAUSE;
+                return;
+            };
+            if descriptors::are_reserved() || !held.is_there() {
+                return self.rest(Some(held));
+            }
+            spare = Some(held);
         }
         let began = self.cx.admission.progress();
         for index in 0..self.listeners.len() {
@@ -56,7 +68,7 @@ impl Worker {
                         open.has_waited(turn - 1, 0);
                         self.cx.admission.on_empty(Some(index));
                     }
-                    Accepted::Exhausted => return self.rest(),
+                    Accepted::Exhausted => return self.rest(spare.or_else(Spare::try_hold)),
                 }
                 // Those who are in must not wait for the first requests of too many others.
                 // Turning away takes so little time that all of them can be, up to a bound.
@@ -181,7 +193,7 @@ impl Worker {
 
     /// There is no descriptor, or no memory for a socket.
     #[cold]
-    fn rest(&mut self) {
+    fn rest(&mut self, spare: Option<Spare>) {
         descriptors::have_run_out();
         self.cx.admission.wake_others(); // they keep some, too
         if self.spare_descriptors() > 0 {
@@ -191,9 +203,11 @@ impl Worker {
         if self.exhausted_since == 0 {
             self.exhausted_since = self.now;
         }
-        if self.now - self.exhausted_since >= EXHAUSTION.as_nanos() as u64 {
+        if self.now - self.exhausted_since >= EXHAUSTION.as_nanos() as u64
+            && let Some(mut spare) = spare
+        {
             for index in 0..self.listeners.len() {
-                self.decline(index);
+                self.decline(index, &mut spare);
             }
         }
     }
@@ -210,9 +224,9 @@ impl Worker {
     }
 
     /// Tells those who wait at a listener that there is no room.
-    fn decline(&mut self, index: usize) {
+    fn decline(&mut self, index: usize, spare: &mut Spare) {
         for _ in 0..ACCEPTS {
-            drop(self.spare.take());
+            spare.give_up();
             let open = &self.listeners[index];
             let accepted = listen::accept(open.listener.fd.as_fd(), &self.cx.stats);
             let is_last = !matches!(accepted, Accepted::Connection(..));
@@ -220,21 +234,18 @@ impl Worker {
                 open.counts.accepted.add(1);
                 // With this one in the place of the spare one there is none left, unless some have come free since it
                 // was last tried: then nobody has to be turned away any more.
-                self.spare = listen::spare();
-                if self.spare.is_some() && !descriptors::are_reserved() {
+                if spare.regain() && !descriptors::are_reserved() {
                     self.exhausted_since = 0;
                     self.cx.admission.on_accept(index);
                     return self.judge(stream, peer, index);
                 }
                 self.turn_away(stream, peer, index, ConnectionRefusal::Descriptors);
             }
-            if self.spare.is_none() {
-                self.spare = listen::spare();
+            if !spare.regain() {
+                descriptors::are_lacking(); // a request has it, and nobody can be told until some idle connection has gone
+                break;
             }
-            if self.spare.is_none() {
-                descriptors::are_lacking(); // another worker has it, and nobody can be told until some idle connection has gone
-            }
-            if is_last || self.spare.is_none() {
+            if is_last {
                 break;
             }
         }
