@@ -1,7 +1,7 @@
 //! `cargo xtask tests`: what `cargo test --workspace` runs, several test programs at once.
 //!
-//! Cargo runs one after another, and many of ours wait most of the time: for a server to stop, a timeout, a browser. Here as
-//! many run as there are processors, two at least. The output of each is shown whole when it ends. Called by `test`.
+//! Cargo runs one after another, and many of ours wait most of the time: for a server to stop, a timeout, a browser. Here one
+//! more runs than there are processors. The output of each is shown whole when it ends. Called by `test`.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ pub struct Arguments {
     /// Those of an optimised build with debug assertions and overflow checks (the profile `checked`)
     #[arg(long)]
     checked: bool,
-    /// Programs at once; as many as there are processors, two at least
+    /// Programs at once; one more than there are processors
     #[arg(long)]
     jobs: Option<usize>,
 }
@@ -44,7 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let profile: &[&str] = if arguments.checked { &["--profile", "checked"] } else { &[] };
     let programs = build(profile)?;
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    let failed = run_all(programs, arguments.jobs.unwrap_or(processors).max(2));
+    let failed = run_all(programs, arguments.jobs.unwrap_or(processors + 1).max(1));
     let mut examples = workspace::cargo();
     examples.args(["test", "--workspace", "--locked", "--no-fail-fast", "--doc"]).args(profile);
     let examples = workspace::run(&mut examples);
