@@ -51,6 +51,9 @@ pub(super) fn route(
         inherited.try_list.clear();
     }
     let action = action(checker, disk, item, &pattern, &mut inherited, is_site);
+    if !is_site {
+        written_root(checker, disk, item, action.root());
+    }
     let rewrite = if is_site { None } else { rewrite(checker, item, &action, &pattern) };
     if !is_site
         && let Some(item) = item.child("try")
@@ -322,11 +325,6 @@ fn files(
     inherited: &mut Inherited,
 ) -> Action {
     let (root, strip_prefix) = below(checker, disk, item, pattern, inherited);
-    if let Some(written) = item.child("root")
-        && let Some(Value::Path(path)) = written.first()
-    {
-        check_root(checker, disk, written, path);
-    }
     // A root that was given wrongly has been said already.
     let context = if item.directive.name == "site" { Context::Site } else { Context::Route };
     let is_misspelt = inherited.root_is_misspelt || item.misspells(context, ANSWERS);
@@ -369,6 +367,21 @@ pub(super) fn plain_files(inherited: &mut Inherited) -> Action {
         serves_hidden: inherited.serves_hidden,
         uses_cache: inherited.uses_cache,
     })
+}
+
+/// Looks at the `root` of a site or a route where one of these folders, which answers lie in, is that one.
+pub(super) fn written_root<'a>(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    used: impl IntoIterator<Item = &'a Path>,
+) {
+    if let Some(written) = item.child("root")
+        && let Some(Value::Path(path)) = written.first()
+        && used.into_iter().any(|used| used == path)
+    {
+        check_root(checker, disk, written, path);
+    }
 }
 
 /// Says so when a folder to serve from cannot be served from.

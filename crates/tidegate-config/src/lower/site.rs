@@ -102,6 +102,8 @@ pub(super) fn site(
         route::route(checker, disk, item, everything, inherited, true)
     });
     unused_try(checker, item, &routes);
+    let inheriting = routes.iter().filter(|route| !route.has_own_root);
+    route::written_root(checker, disk, item, inheriting.filter_map(|route| route.action.root()));
     if let Some(own) = item.child("cache").filter(|_| is_cached) {
         cache::check_effect(checker, own, routes.iter());
     }
