@@ -81,7 +81,10 @@ impl Checker<'_> {
             && called_here(word, context).is_none()
             && !is_of_server
         {
-            diagnostic = diagnostic.help_if(foreign::hint_of_another(word));
+            let theirs = foreign::hint_of_another(word);
+            let own = diagnostic.help.take();
+            let both = own.iter().chain(&theirs).map(String::as_str).collect::<Vec<_>>().join("; ");
+            diagnostic = diagnostic.help(both);
         }
         self.diagnostics.push(diagnostic);
     }
