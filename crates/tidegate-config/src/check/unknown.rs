@@ -49,6 +49,8 @@ impl Checker<'_> {
             (format!("unknown directive `{word}`"), help)
         } else if let Some(near) = near {
             (format!("unknown directive `{word}`"), format!("did you mean `{near}`?"))
+        } else if let Some(kin) = self.of_its_kind(word, context) {
+            (format!("unknown directive `{word}`"), kin)
         } else if let Some(near) = suggest::nearest(word, self.language.names()) {
             let places: Vec<&str> = self
                 .language
@@ -87,6 +89,15 @@ impl Checker<'_> {
             diagnostic = diagnostic.help(both);
         }
         self.diagnostics.push(diagnostic);
+    }
+
+    /// The directives of a block that end in the same word, such as those of times.
+    fn of_its_kind(&self, word: &str, context: Context) -> Option<String> {
+        let (_, kind) = word.rsplit_once(['-', '_'])?;
+        let is_of_kind = |name: &&str| name.rsplit('-').next() == Some(kind);
+        let names = self.language.in_context(context).map(|known| known.name).filter(is_of_kind);
+        let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+        (!names.is_empty()).then(|| format!("what there is {}: {}", context.place(), names.join(", ")))
     }
 }
 

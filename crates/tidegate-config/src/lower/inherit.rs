@@ -26,8 +26,8 @@ use crate::{directives, lower};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Inherited {
     pub root: Option<PathBuf>,
-    /// What is unknown in the site was meant to be its root: none is missing.
-    pub root_is_misspelt: bool,
+    /// What was meant to be a root has a mistake, which has been said: none is missing.
+    pub root_is_mistaken: bool,
     pub index: Vec<String>,
     pub try_list: Vec<Try>,
     pub listing: Option<Listing>,
