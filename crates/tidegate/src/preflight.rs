@@ -473,7 +473,8 @@ impl<'a> Findings<'a> {
                 let message = format!("cannot open the root {}: {why}", root.display());
                 let help = "let the user whom the server processes run as enter it: `chmod o+x`, or `chgrp` and \
                             `chmod g+x`";
-                self.add(Some(at), &route.origin, Diagnostic::error(message).help(help));
+                let origin = route.root_origin.as_ref().filter(|origin| origin.is_written());
+                self.add(Some(at), origin.unwrap_or(&route.origin), Diagnostic::error(message).help(help));
             }
         }
     }

@@ -41,6 +41,7 @@ pub(super) fn route(
     if !is_site {
         inherited.apply(checker, &item.children);
         inherited.root_is_mistaken |= has_wrong_root(item);
+        inherited.root_written_in(item);
         if let Some(block) = item.child("limits").filter(|_| is_name(&pattern)) {
             checker.diagnostics.push(super::limits::unreachable(block, &pattern_text(&pattern)));
         }
@@ -89,12 +90,14 @@ pub(super) fn route(
 
 /// A route with the values in force.
 pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, origin: Origin) -> Route {
+    let root_origin = action.root().map(|_| inherited.root_origin);
     Route {
         pattern,
         conditions: Vec::new(),
         values: inherited.names.values,
         action,
         rewrite: None,
+        root_origin,
         has_own_root: false,
         access: inherited.access,
         identification: inherited.identification,

@@ -40,6 +40,7 @@ pub(super) fn site(
     login::check(checker, &item.children, &server.known, logs_in);
     let users = inherited.identification.login.as_ref().map(|login| login.users.clone());
     login::check_names(checker, &item.children, &server.known, users.as_deref());
+    inherited.root_written_in(item);
     inherited.root_is_mistaken = item.misspells(Context::Site, &["root"]) || route::has_wrong_root(item);
     let is_https_only = tls::hsts(&mut inherited);
     let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
