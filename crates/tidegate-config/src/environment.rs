@@ -10,6 +10,11 @@ use std::collections::BTreeMap;
 pub trait Environment {
     /// The value of a variable, if it is set and valid UTF-8.
     fn variable(&self, name: &str) -> Option<String>;
+
+    /// Whether it is set, to whatever bytes.
+    fn is_set(&self, name: &str) -> bool {
+        self.variable(name).is_some()
+    }
 }
 
 /// The environment of this process.
@@ -19,6 +24,10 @@ pub struct ProcessEnvironment;
 impl Environment for ProcessEnvironment {
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
+    }
+
+    fn is_set(&self, name: &str) -> bool {
+        std::env::var_os(name).is_some()
     }
 }
 
@@ -33,6 +42,8 @@ impl Environment for BTreeMap<String, String> {
 pub(crate) enum SubstitutionError {
     #[error("the environment variable `{0}` is not set")]
     Unset(String),
+    #[error("the environment variable `{0}` is not UTF-8")]
+    NotText(String),
     #[error("`${{` is not closed by `}}`")]
     Unclosed,
     #[error("`{0}` is not a name of an environment variable")]
@@ -100,6 +111,7 @@ fn expand(inside: &str, environment: &dyn Environment) -> Result<String, Substit
     match (environment.variable(name), default) {
         (Some(value), Some(default)) if value.is_empty() => Ok(default.to_owned()),
         (Some(value), _) => Ok(value),
+        (None, _) if environment.is_set(name) => Err(SubstitutionError::NotText(name.to_owned())),
         (None, Some(default)) => Ok(default.to_owned()),
         (None, None) => Err(SubstitutionError::Unset(name.to_owned())),
     }
@@ -108,6 +120,31 @@ fn expand(inside: &str, environment: &dyn Environment) -> Result<String, Substit
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A variable that is set, and to no text.
+    struct Bytes;
+
+    impl Environment for Bytes {
+        fn variable(&self, _: &str) -> Option<String> {
+            None
+        }
+
+        fn is_set(&self, name: &str) -> bool {
+            name == "BYTES"
+        }
+    }
+
+    #[test]
+    fn what_is_set_to_no_text_is_not_said_to_be_unset() {
+        for (text, expected) in [
+            ("${BYTES}", Err(SubstitutionError::NotText("BYTES".to_owned()))),
+            ("${BYTES:-d}", Err(SubstitutionError::NotText("BYTES".to_owned()))),
+            ("${NO:-d}", Ok("d".to_owned())),
+            ("${NO}", Err(SubstitutionError::Unset("NO".to_owned()))),
+        ] {
+            assert_eq!(substitute(text, &Bytes).map(Cow::into_owned), expected, "{text}");
+        }
+    }
 
     #[test]
     fn substitutes_once() {

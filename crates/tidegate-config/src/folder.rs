@@ -92,7 +92,9 @@ pub fn with_console(mut settings: Settings) -> Result<Settings, Vec<Diagnostic>>
         let message = "`--console` needs an address that this machine alone can reach";
         let help =
             "add `--listen 127.0.0.1:8080`, or write settings with a route that says who may see the console";
-        return Err(vec![Diagnostic::error(message).help(help)]);
+        let source = Source::new(COMMAND_LINE, "--console");
+        let error = Diagnostic::error(message).at(&source, 0..source.text.len());
+        return Err(vec![error.help(help)]);
     }
     for site in &mut settings.sites {
         let site = Arc::make_mut(site);

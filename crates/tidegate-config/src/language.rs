@@ -8,11 +8,11 @@ use crate::check::{Checker, File, Placed};
 use crate::diagnostic::Diagnostic;
 use crate::directive::{Context, Directive};
 use crate::environment::Environment;
-use crate::reference;
 use crate::schema;
 use crate::source::Source;
 use crate::syntax;
 use crate::value::Value;
+use crate::{reference, suggest};
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -89,22 +89,49 @@ impl Language {
     }
 }
 
-/// Reads a text: the items of its top level, and all mistakes of form and type. An item with a mistake is there too, without
-/// the values that were wrong. Relative paths count from `folder`.
+/// What a text holds.
+#[derive(Debug)]
+pub struct Contents {
+    /// The items of its top level. One with a mistake is there too, without the values that were wrong.
+    pub items: Vec<Item>,
+    /// All mistakes of form and type.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Directives of its top level that are not known.
+    unknown: Vec<String>,
+    /// Lines could not be read.
+    is_broken: bool,
+}
+
+impl Contents {
+    /// Whether a directive of these may be missing only because of a mistake that has been told: a name that is misspelt, a line that
+    /// could not be read.
+    pub fn may_have_lost(&self, names: &[&str]) -> bool {
+        self.is_broken || is_one_misspelt(&self.unknown, names)
+    }
+}
+
+fn is_one_misspelt(unknown: &[String], names: &[&str]) -> bool {
+    unknown.iter().any(|word| suggest::nearest(word, names.iter().copied()).is_some())
+}
+
+/// Reads a text. Relative paths count from `folder`.
 pub fn read(
     language: &'static Language,
     source: &Source,
     top: Context,
     folder: &Path,
     environment: &dyn Environment,
-) -> (Vec<Item>, Vec<Diagnostic>) {
+) -> Contents {
     let parsed = syntax::parse(source);
     let file = File { source: source.clone(), folder: folder.into() };
     let mut checker = Checker::of(language, environment);
     let items = if parsed.is_lost { Vec::new() } else { checker.items(&file, &parsed.nodes, top) };
+    let is_broken = parsed.is_lost || !parsed.diagnostics.is_empty();
+    let names = parsed.nodes.iter().map(|node| &node.name);
+    let unknown = names.filter(|name| language.find(top, name).is_none()).cloned().collect();
     let mut diagnostics = parsed.diagnostics;
     diagnostics.append(&mut checker.diagnostics);
-    (items, diagnostics)
+    Contents { items, diagnostics, unknown, is_broken }
 }
 
 /// What another language asks of an item.
@@ -117,6 +144,11 @@ impl Item {
     /// The items of its block.
     pub fn block(&self) -> &[Item] {
         &self.children
+    }
+
+    /// Whether a directive of these may be missing in its block only because its name is misspelt, which has been said.
+    pub fn may_have_lost(&self, names: &[&str]) -> bool {
+        is_one_misspelt(&self.unknown, names)
     }
 
     /// Whether something among its values was wrong, which has been said.

@@ -384,6 +384,8 @@ pub struct Route {
     /// The path, and query perhaps, that what answers is asked for in place of the request's own, placeholders not yet
     /// filled in.
     pub rewrite: Option<String>,
+    /// Where the folder is named that its files or scripts lie in; `None` where there is none.
+    pub root_origin: Option<Origin>,
     /// It names a folder itself (`root`, `alias`), and what the site answers by itself does not count for files there.
     pub has_own_root: bool,
     /// Who is let in.

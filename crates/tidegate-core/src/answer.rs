@@ -6,6 +6,7 @@ use crate::notes;
 use crate::remote::Unreadable;
 use crate::response::{Author, Body, Response};
 use std::fmt::{self, Display};
+use tidegate_config::settings::Route;
 use tidegate_http::Status;
 
 /// An error with a small page that says what it is and what the reader can do.
@@ -131,6 +132,35 @@ pub fn options_of_the_server() -> Response {
     let mut response = Response::empty(Status::NO_CONTENT).with("Allow", "GET, HEAD, OPTIONS");
     response.body = Body::Empty;
     response
+}
+
+/// `405` to a method that a route never passes on, with the methods that it does take (RFC 9110 section 15.5.6).
+pub fn never_passed_on(allow: &str) -> Response {
+    error(Status::METHOD_NOT_ALLOWED).with("Allow", allow)
+}
+
+/// `Allow` of a route without a method that it never passes on: what its `methods` name of those that whatever answers
+/// there may take.
+pub fn allow_without(never: &str, route: &Route) -> String {
+    let named = route.access.methods.as_deref().map(Vec::as_slice);
+    let usual: &[&str] = match route.action.is_program() {
+        true => &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"],
+        false => &["GET", "HEAD", "OPTIONS"],
+    };
+    let may_take = |method: &str| route.action.is_program() || usual.contains(&method);
+    match named {
+        None => usual.join(", "),
+        Some(named) => allow(named.iter().filter(|method| *method != never && may_take(method))),
+    }
+}
+
+/// `Allow` of methods; whoever may use GET may use HEAD.
+pub fn allow<'m>(methods: impl Iterator<Item = &'m String>) -> String {
+    let mut methods: Vec<&str> = methods.map(String::as_str).collect();
+    if methods.contains(&"GET") && !methods.contains(&"HEAD") {
+        methods.push("HEAD");
+    }
+    methods.join(", ")
 }
 
 fn hint(status: Status) -> &'static str {

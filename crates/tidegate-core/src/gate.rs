@@ -124,11 +124,7 @@ fn refused(view: &AccessView, exchange: &Exchange<'_>, refusal: &Refusal<'_>) ->
         | Refusal::UnnamedProxy(_)
         | Refusal::UnnamedClient(_) => response,
         Refusal::NameWanted | Refusal::NameUnanswered => response.with("Retry-After", RETRY_AFTER),
-        Refusal::Method(methods) => {
-            let has = |name: &str| methods.iter().any(|method| method == name);
-            let head = if has("GET") && !has("HEAD") { ", HEAD" } else { "" };
-            response.with("Allow", format!("{}{head}", methods.join(", ")))
-        }
+        Refusal::Method(methods) => response.with("Allow", answer::allow(methods.iter())),
         Refusal::NoCertificate => answer::explained(
             Status::FORBIDDEN,
             "This address is open only to clients that show a certificate.",

@@ -19,7 +19,7 @@ use std::path::Path;
 use tidegate_config::settings::gateway::{BackendTls, BackendTrust};
 use tidegate_config::settings::pool::{Application, Place, Pool, Processes};
 use tidegate_config::settings::{
-    AcmeChallenge, Action, CertificateFiles, Directory, HostPattern, Listener, Origin, Route, Site,
+    AcmeChallenge, Action, CertificateFiles, Directory, HostPattern, Listener, Origin, Site,
     User as UserSettings,
 };
 use tidegate_config::{Diagnostic, Loaded, Settings};
@@ -82,12 +82,17 @@ pub fn look(loaded: &mut Loaded) -> Read {
     let identity = users::identity(settings.user.as_ref()).ok().and_then(|(identity, _)| identity);
     for (at, site) in settings.sites.iter().enumerate() {
         findings.site(at, site);
-        findings.roots(at, site, identity.as_ref());
+        if let Some(identity) = &identity {
+            findings.roots(at, site, identity);
+        }
     }
     // Sites that a mistake has cost already: the next run should not be the one to tell the next.
     let (list, access) = (std::mem::take(&mut findings.list), std::mem::take(&mut findings.access));
     for (rejected, site) in &loaded.unserved {
-        findings.site(*rejected, site); // what is wrong with its roots has been said
+        findings.site(*rejected, site);
+        if let Some(identity) = &identity {
+            findings.roots(*rejected, site, identity);
+        }
     }
     let Findings { list: of_rejected, pairs, .. } = findings;
     loaded.add(list);
@@ -454,14 +459,13 @@ impl<'a> Findings<'a> {
     }
 
     /// A root that the server processes may not look into would answer 403 to everything. This process may be
-    /// allowed to, and so the settings look right.
-    fn roots(&mut self, at: usize, site: &'a Site, identity: Option<&Identity>) {
+    /// allowed to, and so the settings look right; what it may not look into either has been said.
+    fn roots(&mut self, at: usize, site: &'a Site, identity: &Identity) {
         let mut said: HashSet<&Path> = HashSet::new();
         for route in &site.routes {
-            let Some(root) = root_of(route) else { continue };
-            let opened = self.roots.entry(root.as_os_str()).or_insert_with(|| match identity {
-                Some(identity) => users::may_enter(root, identity),
-                None => may(root, Access::EXEC_OK),
+            let Some(root) = route.action.root() else { continue };
+            let opened = self.roots.entry(root.as_os_str()).or_insert_with(|| {
+                may(root, Access::EXEC_OK).map_or(Ok(()), |()| users::may_enter(root, identity))
             });
             if let Err(why) = opened
                 && said.insert(root)
@@ -469,27 +473,11 @@ impl<'a> Findings<'a> {
                 let message = format!("cannot open the root {}: {why}", root.display());
                 let help = "let the user whom the server processes run as enter it: `chmod o+x`, or `chgrp` and \
                             `chmod g+x`";
-                self.add(Some(at), &route.origin, Diagnostic::error(message).help(help));
+                let origin = route.root_origin.as_ref().filter(|origin| origin.is_written());
+                self.add(Some(at), origin.unwrap_or(&route.origin), Diagnostic::error(message).help(help));
             }
         }
     }
-}
-
-/// What files or scripts of a route lie in.
-fn root_of(route: &Route) -> Option<&Path> {
-    let root = match &route.action {
-        Action::Files(files) => files.root.as_path(),
-        Action::Cgi(application) | Action::Fastcgi(application) | Action::Scgi(application) => {
-            application.root.as_path()
-        }
-        Action::Proxy(_)
-        | Action::HandTo { .. }
-        | Action::Redirect { .. }
-        | Action::Respond { .. }
-        | Action::Status
-        | Action::Console { .. } => return None,
-    };
-    Some(root).filter(|root| *root != Path::new(""))
 }
 
 /// Whether this process may make a folder, and what is missing on the way there; why not.

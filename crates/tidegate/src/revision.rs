@@ -74,7 +74,19 @@ impl Display for SettingsFrom {
     }
 }
 
+/// What origins of arguments name as their file.
+pub const COMMAND_LINE: &str = "<command line>";
+
+fn of_arguments() -> Origin {
+    Origin { file: COMMAND_LINE.into(), ..Origin::default() }
+}
+
 impl ServeOptions {
+    /// Whether there is no settings file.
+    pub fn is_folder(&self) -> bool {
+        matches!(self.settings, SettingsFrom::Folder { .. })
+    }
+
     /// Whether the settings come from this file.
     pub fn is_from(&self, config: &Path) -> bool {
         matches!(&self.settings, SettingsFrom::File(own) if is_same_file(own, config))
@@ -94,8 +106,7 @@ impl ServeOptions {
         if let Some(settings) = &mut loaded.settings {
             settings.workers = self.workers.or(settings.workers);
             if let (None, Some(name)) = (&settings.user, &self.user) {
-                let origin = Origin { file: "<command line>".into(), ..Origin::default() };
-                settings.user = Some(User { name: name.clone(), group: None, origin });
+                settings.user = Some(User { name: name.clone(), group: None, origin: of_arguments() });
             }
             let written = &mut loaded.written;
             let mut says = |directive, said: Option<String>| {
@@ -124,6 +135,7 @@ impl ServeOptions {
                     Some(present) => (present.format, present.only_errors),
                     None => (AccessFormat::Combined, false),
                 };
+                settings.written.access_log = of_arguments();
                 settings.access_log = target.clone().map(|target| AccessLog { target, format, only_errors });
             }
             if matches!(self.settings, SettingsFrom::Folder { .. }) {

@@ -238,6 +238,11 @@ fn servers_become_the_user_that_is_named() {
     folder.write("tidegate.kdl", &text.replace("root \".\"", "root \"closed\""));
     let outcome = server.tell(&["reload"]);
     assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stderr.contains("tidegate.kdl:6:8: error: cannot open the root"), "{}", outcome.stderr);
+    // Also of a site that another mistake costs.
+    folder.write("tidegate.kdl", &text.replace("root \".\"", "root \"closed\"; fastcgi \"nobody\""));
+    let outcome = server.tell(&["reload"]);
+    assert!(outcome.stderr.contains("is named `nobody`"), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("cannot open the root"), "{}", outcome.stderr);
     assert_eq!(server.body("/f"), "open");
 }

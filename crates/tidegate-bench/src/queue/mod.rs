@@ -63,6 +63,10 @@ impl Environment for Point {
         let own = self.variables.iter().find(|(known, _)| known == name);
         own.map(|(_, value)| value.clone()).or_else(|| ProcessEnvironment.variable(name))
     }
+
+    fn is_set(&self, name: &str) -> bool {
+        self.variable(name).is_some() || ProcessEnvironment.is_set(name)
+    }
 }
 
 impl Queue {

@@ -4,7 +4,7 @@ use super::language::{LANGUAGE, OUTERMOST};
 use super::{Entry, MOST_POINTS, Queue};
 use std::io;
 use std::path::{Path, PathBuf};
-use tidegate_config::language::{Item, read};
+use tidegate_config::language::{Contents, Item, read};
 use tidegate_config::{Diagnostic, Environment, Source};
 
 /// What became of a file.
@@ -30,7 +30,7 @@ pub fn load(path: &Path, environment: &dyn Environment) -> io::Result<Loaded> {
 
 fn lower(source: &Source, folder: &Path, name: String, environment: &dyn Environment) -> Loaded {
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let (items, mut diagnostics) = read(&LANGUAGE, source, OUTERMOST, &folder, environment);
+    let Contents { items, mut diagnostics, .. } = read(&LANGUAGE, source, OUTERMOST, &folder, environment);
     let named = items.iter().find(|item| item.name() == "queue").and_then(|item| item.text(0));
     let runs = items.iter().filter(|item| item.name() == "run");
     let entries: Vec<Entry> = runs.filter_map(|item| entry(item, &mut diagnostics)).collect();

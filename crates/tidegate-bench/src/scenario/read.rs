@@ -16,7 +16,7 @@ use scripts::Known;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_config::language::{Item, read};
+use tidegate_config::language::{Contents, Item, read};
 use tidegate_config::{Diagnostic, Environment, Severity, Source, nearest};
 
 mod configured;
@@ -84,9 +84,11 @@ fn lower(
     (environment, has_systems): (&dyn Environment, bool),
 ) -> Loaded {
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let (items, diagnostics) = read(&LANGUAGE, source, OUTERMOST, &folder, environment);
+    let mut contents = read(&LANGUAGE, source, OUTERMOST, &folder, environment);
+    let items = std::mem::take(&mut contents.items);
     let mut reader = Reader {
-        diagnostics,
+        diagnostics: std::mem::take(&mut contents.diagnostics),
+        contents,
         variables: vec![USER.to_owned()],
         unknown_data: Vec::new(),
         seed: 0,
@@ -110,6 +112,8 @@ const MADE_UP: usize = 256 << 20;
 /// Reads items, and gathers what is wrong with them.
 struct Reader {
     diagnostics: Vec<Diagnostic>,
+    /// What was read, without its items and what was wrong with them.
+    contents: Contents,
     variables: Vec<String>,
     /// Names of `data` with a mistake: which variables they would fill nobody knows.
     unknown_data: Vec<String>,
@@ -139,9 +143,9 @@ impl Reader {
         self.diagnostics.push(Diagnostic { severity: Severity::Warning, ..diagnostic }.help(help));
     }
 
-    /// Something that must stand and does not.
-    fn missing(&mut self, message: &str, help: &str) {
-        if !self.had_mistakes {
+    /// One of these must stand and none does.
+    fn missing(&mut self, names: &[&str], message: &str, help: &str) {
+        if !self.contents.may_have_lost(names) {
             self.error(Diagnostic::error(message), help);
         }
     }
@@ -172,6 +176,7 @@ impl Reader {
         let no_pause = Clock::Think(Distribution::Fixed(Duration::ZERO));
         let Some(clock) = clock.or(is_open.then_some(no_pause)) else {
             self.missing(
+                &["cycle", "think", "rate"],
                 "nothing says when operations start",
                 "write `cycle exponential mean=\"5s\" max=\"25s\"`, or `think fixed \"1s\"`",
             );
@@ -208,6 +213,7 @@ impl Reader {
             (None, Some(item)) => (item.text(0)?, Some(item)),
             (None, None) => {
                 self.missing(
+                    &["target"],
                     "no target is named",
                     "write `target \"http://127.0.0.1:8080\"`, or give --target",
                 );

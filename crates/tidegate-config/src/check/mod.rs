@@ -444,6 +444,7 @@ impl<'a> Checker<'a> {
             SubstitutionError::Unset(name) => {
                 format!("set it, or give a value for when it is not: `${{{name}:-value}}`")
             }
+            SubstitutionError::NotText(_) => "set it to text in UTF-8, which settings are".to_owned(),
             SubstitutionError::Nested(name) => {
                 format!("give `${{{name}:-…}}` a plain value, or set the variable")
             }

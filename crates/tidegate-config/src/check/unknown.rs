@@ -49,6 +49,8 @@ impl Checker<'_> {
             (format!("unknown directive `{word}`"), help)
         } else if let Some(near) = near {
             (format!("unknown directive `{word}`"), format!("did you mean `{near}`?"))
+        } else if let Some(kin) = self.of_its_kind(word, context) {
+            (format!("unknown directive `{word}`"), kin)
         } else if let Some(near) = suggest::nearest(word, self.language.names()) {
             let places: Vec<&str> = self
                 .language
@@ -81,9 +83,21 @@ impl Checker<'_> {
             && called_here(word, context).is_none()
             && !is_of_server
         {
-            diagnostic = diagnostic.help_if(foreign::hint_of_another(word));
+            let theirs = foreign::hint_of_another(word);
+            let own = diagnostic.help.take();
+            let both = own.iter().chain(&theirs).map(String::as_str).collect::<Vec<_>>().join("; ");
+            diagnostic = diagnostic.help(both);
         }
         self.diagnostics.push(diagnostic);
+    }
+
+    /// The directives of a block that end in the same word, such as those of times.
+    fn of_its_kind(&self, word: &str, context: Context) -> Option<String> {
+        let (_, kind) = word.rsplit_once(['-', '_'])?;
+        let is_of_kind = |name: &&str| name.rsplit('-').next() == Some(kind);
+        let names = self.language.in_context(context).map(|known| known.name).filter(is_of_kind);
+        let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+        (!names.is_empty()).then(|| format!("what there is {}: {}", context.place(), names.join(", ")))
     }
 }
 

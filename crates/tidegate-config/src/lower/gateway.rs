@@ -55,7 +55,7 @@ pub(super) fn cgi(
     strip_prefix: String,
     inherited: &Inherited,
 ) -> Action {
-    if root.is_none() && !inherited.root_is_misspelt {
+    if root.is_none() && !inherited.root_is_mistaken {
         let message = "there is no folder to find CGI scripts in";
         let help = "add `root` to the site or the route, or `alias \"/usr/lib/cgi-bin\"` to the route";
         checker.diagnostics.push(item.error(message).help(help));
@@ -203,7 +203,7 @@ fn application(
         _ => Destination::Named(String::new()),
     };
     let root = inherited.root.clone();
-    if root.is_none() && !inherited.root_is_misspelt && matches!(script, Script::Suffixes(_)) {
+    if root.is_none() && !inherited.root_is_mistaken && matches!(script, Script::Suffixes(_)) {
         let message = "this application has no folder to find its scripts in";
         let help = "add `root` to the site or the route; or `script` for one script, or `mount` for none";
         checker.diagnostics.push(item.error(message).help(help));

@@ -16,8 +16,8 @@ use crate::lower::rules::{Names, method};
 use crate::lower::{access, limits, login, placeholders, rates};
 use crate::settings::{
     Access, AccessRule, AccessRules, Ban, Bandwidth, Coding, Compress, Cors, FieldMode, Identification,
-    Limit, Listing, MoreField, Network, NetworkSet, RequestLimits, RouteCache, Sampling, Shared, Symlinks,
-    TextPattern, Try, Whom,
+    Limit, Listing, MoreField, Network, NetworkSet, Origin, RequestLimits, RouteCache, Sampling, Shared,
+    Symlinks, TextPattern, Try, Whom,
 };
 use crate::value::{Value, ValueError, field_names_agree};
 use crate::{directives, lower};
@@ -26,8 +26,10 @@ use crate::{directives, lower};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Inherited {
     pub root: Option<PathBuf>,
-    /// What is unknown in the site was meant to be its root: none is missing.
-    pub root_is_misspelt: bool,
+    /// Where it was written.
+    pub root_origin: Origin,
+    /// What was meant to be a root has a mistake, which has been said: none is missing.
+    pub root_is_mistaken: bool,
     pub index: Vec<String>,
     pub try_list: Vec<Try>,
     pub listing: Option<Listing>,
@@ -132,6 +134,13 @@ impl Applications {
 }
 
 impl Inherited {
+    /// Takes down where a site or a route names its folder, if it does.
+    pub fn root_written_in(&mut self, item: &Item) {
+        if let Some(written) = item.child("alias").or_else(|| item.child("root")) {
+            self.root_origin = written.origin();
+        }
+    }
+
     /// The defaults of the table with what the top level sets.
     pub fn top(checker: &mut Checker<'_>, items: &[Item], limits: &RequestLimits) -> Self {
         let applications = Arc::new(Applications::of(items));

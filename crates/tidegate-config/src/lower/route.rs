@@ -40,6 +40,8 @@ pub(super) fn route(
     // A site hands in its own values, which its routes have had too.
     if !is_site {
         inherited.apply(checker, &item.children);
+        inherited.root_is_mistaken |= has_wrong_root(item);
+        inherited.root_written_in(item);
         if let Some(block) = item.child("limits").filter(|_| is_name(&pattern)) {
             checker.diagnostics.push(super::limits::unreachable(block, &pattern_text(&pattern)));
         }
@@ -51,6 +53,9 @@ pub(super) fn route(
         inherited.try_list.clear();
     }
     let action = action(checker, disk, item, &pattern, &mut inherited, is_site);
+    if !is_site {
+        written_root(checker, disk, item, action.root());
+    }
     let rewrite = if is_site { None } else { rewrite(checker, item, &action, &pattern) };
     if !is_site
         && let Some(item) = item.child("try")
@@ -85,12 +90,14 @@ pub(super) fn route(
 
 /// A route with the values in force.
 pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, origin: Origin) -> Route {
+    let root_origin = action.root().map(|_| inherited.root_origin);
     Route {
         pattern,
         conditions: Vec::new(),
         values: inherited.names.values,
         action,
         rewrite: None,
+        root_origin,
         has_own_root: false,
         access: inherited.access,
         identification: inherited.identification,
@@ -174,8 +181,24 @@ fn action(
 
 /// Routes are chosen anew, and what this one says of answers is lost.
 fn hand_to(checker: &mut Checker<'_>, route: &Item, item: &Item) -> Action {
-    const OF_ANSWERS: [&str; 7] =
-        ["header", "expires", "cache-control", "compress", "error-page", "intercept", "early-hints"];
+    const OF_ANSWERS: [&str; 15] = [
+        "header",
+        "expires",
+        "cache-control",
+        "compress",
+        "error-page",
+        "intercept",
+        "early-hints",
+        // And of files.
+        "index",
+        "listing",
+        "precompressed",
+        "charset",
+        "types",
+        "default-type",
+        "symlinks",
+        "hidden",
+    ];
     for child in route.children.iter().filter(|child| OF_ANSWERS.contains(&child.directive.name)) {
         let (name, how) = (child.directive.name, item.directive.name);
         let message =
@@ -322,15 +345,9 @@ fn files(
     inherited: &mut Inherited,
 ) -> Action {
     let (root, strip_prefix) = below(checker, disk, item, pattern, inherited);
-    if let Some(written) = item.child("root")
-        && let Some(Value::Path(path)) = written.first()
-    {
-        check_root(checker, disk, written, path);
-    }
-    // A root that was given wrongly has been said already.
     let context = if item.directive.name == "site" { Context::Site } else { Context::Route };
-    let is_misspelt = inherited.root_is_misspelt || item.misspells(context, ANSWERS);
-    if root.is_none() && item.child("root").is_none() && !is_misspelt {
+    let is_misspelt = inherited.root_is_mistaken || item.misspells(context, ANSWERS);
+    if root.is_none() && !is_misspelt {
         let (message, help) = if item.directive.name == "site" {
             (
                 "this site says neither where its files are nor what to answer",
@@ -369,6 +386,26 @@ pub(super) fn plain_files(inherited: &mut Inherited) -> Action {
         serves_hidden: inherited.serves_hidden,
         uses_cache: inherited.uses_cache,
     })
+}
+
+/// Whether a site or a route has a `root` whose value is wrong, which has been said.
+pub(super) fn has_wrong_root(item: &Item) -> bool {
+    item.child("root").is_some_and(|root| !matches!(root.first(), Some(Value::Path(_))))
+}
+
+/// Looks at the `root` of a site or a route where one of these folders, which answers lie in, is that one.
+pub(super) fn written_root<'a>(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    used: impl IntoIterator<Item = &'a Path>,
+) {
+    if let Some(written) = item.child("root")
+        && let Some(Value::Path(path)) = written.first()
+        && used.into_iter().any(|used| used == path)
+    {
+        check_root(checker, disk, written, path);
+    }
 }
 
 /// Says so when a folder to serve from cannot be served from.

@@ -40,7 +40,8 @@ pub(super) fn site(
     login::check(checker, &item.children, &server.known, logs_in);
     let users = inherited.identification.login.as_ref().map(|login| login.users.clone());
     login::check_names(checker, &item.children, &server.known, users.as_deref());
-    inherited.root_is_misspelt = item.misspells(Context::Site, &["root"]);
+    inherited.root_written_in(item);
+    inherited.root_is_mistaken = item.misspells(Context::Site, &["root"]) || route::has_wrong_root(item);
     let is_https_only = tls::hsts(&mut inherited);
     let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
     // Also where the site is reached without TLS: nobody without a certificate gets in.
@@ -102,6 +103,8 @@ pub(super) fn site(
         route::route(checker, disk, item, everything, inherited, true)
     });
     unused_try(checker, item, &routes);
+    let inheriting = routes.iter().filter(|route| !route.has_own_root);
+    route::written_root(checker, disk, item, inheriting.filter_map(|route| route.action.root()));
     if let Some(own) = item.child("cache").filter(|_| is_cached) {
         cache::check_effect(checker, own, routes.iter());
     }

@@ -57,6 +57,7 @@ pub(super) fn proxies(checker: &mut Checker<'_>, item: &Item) -> NetworkSet {
     for item in item.children.iter().filter(|item| item.directive.name == "proxy-protocol") {
         match item.property("from") {
             Some(Value::Network(network)) => networks.push(network),
+            _ if item.is_faulty => {} // has been said
             _ => {
                 let message = "`proxy-protocol` does not say whom to believe";
                 let help = "name the load balancers: `proxy-protocol from=\"10.0.0.0/8\"`";

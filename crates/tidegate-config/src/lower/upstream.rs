@@ -18,7 +18,7 @@ use crate::settings::upstream::{
 use crate::settings::{Action, Origin, Settings};
 use crate::source::Source;
 use crate::syntax::document::Node;
-use crate::value::Value;
+use crate::value::{Value, has_too_large_a_port};
 
 /// Lowers the groups, in source order; `pools` have names that are taken.
 pub(super) fn upstreams(
@@ -164,6 +164,9 @@ fn address(text: &str) -> Result<MemberAddress, &'static str> {
     }
     const FORM: &str =
         "write an address and a port, `\"127.0.0.1:3000\"`, or a name and a port, `\"app.internal:3000\"`";
+    if has_too_large_a_port(text) {
+        return Err("the port is larger than 65535: ports go from 1 to 65535");
+    }
     let (host, port) = text.rsplit_once(':').ok_or(FORM)?;
     let port = port.parse::<u16>().ok().filter(|&port| port > 0).ok_or(FORM)?;
     let host = host.trim_end_matches('.').to_ascii_lowercase();

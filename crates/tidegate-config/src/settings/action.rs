@@ -3,6 +3,7 @@
 use super::gateway::{BackendTls, Script};
 use super::{Action, PathPattern, Site, Try};
 use std::collections::HashMap;
+use std::path::Path;
 
 impl Action {
     /// Whether a program answers, so that a file of that path is run and not sent.
@@ -16,6 +17,23 @@ impl Action {
             | Action::Status
             | Action::Console { .. } => false,
         }
+    }
+
+    /// The folder that its files or scripts lie in; absolute. `None` where it needs none.
+    pub fn root(&self) -> Option<&Path> {
+        let root = match self {
+            Action::Files(files) => files.root.as_path(),
+            Action::Cgi(application) | Action::Fastcgi(application) | Action::Scgi(application) => {
+                application.root.as_path()
+            }
+            Action::Proxy(_)
+            | Action::HandTo { .. }
+            | Action::Redirect { .. }
+            | Action::Respond { .. }
+            | Action::Status
+            | Action::Console { .. } => return None,
+        };
+        Some(root).filter(|root| *root != Path::new(""))
     }
 
     /// Whether it answers every request with an error: who may not have a path may not have it by an `index` either.

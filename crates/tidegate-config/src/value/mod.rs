@@ -26,6 +26,7 @@ use crate::settings::{
 };
 
 pub(crate) use names::field_names_agree;
+pub(crate) use names::has_too_large_a_port;
 pub(crate) use names::network as read_network;
 pub(crate) use names::{
     country as read_country, host as read_host, is_token, meant_token, time_window as read_time_window,

@@ -65,6 +65,13 @@ pub(crate) fn host(text: &str) -> Result<HostPattern, ValueError> {
     })
 }
 
+/// Whether what stands behind the last colon is a number, and larger than that of a port.
+pub(crate) fn has_too_large_a_port(text: &str) -> bool {
+    let port = text.rsplit_once(':').map_or("", |(_, port)| port);
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && port.parse::<u16>().is_err()
+}
+
 /// Reads an address to listen on.
 pub(super) fn address(text: &str, folder: &Path) -> Result<ListenAddress, ValueError> {
     let bad = |why: &str, help: &str| {
@@ -115,11 +122,8 @@ pub(super) fn address(text: &str, folder: &Path) -> Result<ListenAddress, ValueE
         };
         return bad("the port is missing", &help);
     }
-    if let Some((host, port)) = text.rsplit_once(':')
-        && format!("{host}:1").parse::<SocketAddr>().is_ok()
-        && !port.is_empty()
-        && port.bytes().all(|byte| byte.is_ascii_digit())
-    {
+    let is_address = |host: &str| format!("{host}:1").parse::<SocketAddr>().is_ok();
+    if has_too_large_a_port(text) && text.rsplit_once(':').is_some_and(|(host, _)| is_address(host)) {
         return bad("the port is larger than 65535", "ports go from 0 to 65535");
     }
     if text.starts_with("localhost") {

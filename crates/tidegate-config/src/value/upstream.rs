@@ -42,6 +42,9 @@ pub(super) fn destination(text: &str, folder: &Path) -> Result<Destination, Valu
         Ok(_) => bad("the port is 0", "write the port that the application listens on"),
         Err(_) if text.contains(':') => match host_and_port(text) {
             Some((host, port)) => Ok(Destination::Named(format!("{host}:{port}"))),
+            None if names::has_too_large_a_port(text) => {
+                bad("the port is larger than 65535", "ports go from 1 to 65535")
+            }
             None => bad(
                 "it is no host with a port",
                 "write `\"127.0.0.1:9000\"`, `\"[::1]:9000\"`, `\"app.example.com:9000\"` or `\"unix:/run/php.sock\"`",

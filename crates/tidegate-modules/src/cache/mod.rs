@@ -79,6 +79,8 @@ struct Shared {
     via: Option<Via>,
     /// What it answers has what the route adds.
     is_dressed: bool,
+    /// What a PURGE is told to use instead.
+    allow: String,
     /// Where all that the route does to a response can be done beforehand.
     prepared: Option<Prepared>,
     /// Memory for a key.
@@ -152,6 +154,7 @@ impl Cached {
             inner,
             via: matches!(route.action, Action::Proxy(_)).then(|| Via::of(site, &route.origin)),
             is_dressed,
+            allow: answer::allow_without("PURGE", route),
             prepared,
             scratch: Cell::default(),
             unattended: Rc::default(),
@@ -180,7 +183,7 @@ impl Shared {
         if let Err(why) = cache::lookup_allowed(&asked) {
             // Other caches empty themselves by it, for whoever asks; the application has not asked for such requests.
             if exchange.method_token == "PURGE" {
-                return Reply::Ready(answer::error(Status::METHOD_NOT_ALLOWED).with("Allow", "GET, HEAD"));
+                return Reply::Ready(answer::never_passed_on(&self.allow));
             }
             return self.pass_by(exchange, pass, why);
         }

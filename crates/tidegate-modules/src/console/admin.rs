@@ -37,14 +37,17 @@ const LIMITS: HeadLimits = HeadLimits { head_size: 16 << 10, target_size: 8 << 1
 const EVENTS: &[u8] = b"text/event-stream";
 /// Fields of a request that go on. Which user asks, and from where, is not among them.
 const FIELDS: [&str; 4] = ["Content-Type", "If-Match", "Accept", "X-Tidegate-CSRF"];
+/// Methods that go on: what a path takes of them says the API.
+const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 
 /// Passes a request on, to the path `below` the root of the API; only where its client has proved to be somebody.
 pub(super) fn pass_on(source: &Rc<dyn StatusSource>, exchange: &mut Exchange<'_>, below: &[u8]) -> Reply {
     let Some(who) = who(exchange) else {
         return Reply::Ready(problem(Status::FORBIDDEN, "nobody has logged in on this route"));
     };
-    if !matches!(exchange.method_token, "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE") {
-        return Reply::Ready(problem(Status::METHOD_NOT_ALLOWED, "the admin API does not take this method"));
+    if !METHODS.contains(&exchange.method_token) {
+        let refusal = problem(Status::METHOD_NOT_ALLOWED, "the admin API does not take this method");
+        return Reply::Ready(refusal.with("Allow", METHODS.join(", ")));
     }
     let head = head(exchange, below, &who);
     let (source, method) = (source.clone(), exchange.method);

@@ -45,6 +45,8 @@ pub struct Proxy {
     redirects: Option<Rc<Redirects>>,
     via: Via,
     speaks_http2: bool,
+    /// What a TRACE is told to use instead.
+    allow: String,
 }
 
 impl Proxy {
@@ -88,6 +90,7 @@ impl Proxy {
             )),
             via: if route.cache.is_some() { via.with_cdn_loop() } else { via },
             speaks_http2: settings.speaks_http2,
+            allow: answer::allow_without("TRACE", route),
         })
     }
 
@@ -337,7 +340,7 @@ fn wants_trailers(exchange: &Exchange<'_>, present: Present) -> bool {
 impl Handler for Proxy {
     fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
         if exchange.method == Method::Trace {
-            return Reply::Ready(answer::error(Status::METHOD_NOT_ALLOWED)); // RFC 9110 section 9.3.8: it tells too much
+            return Reply::Ready(answer::never_passed_on(&self.allow)); // RFC 9110 section 9.3.8: it tells too much
         }
         match forwards(exchange) {
             Ok(Some(0)) => return Reply::Ready(answer::options_of_the_server()), // it is for us

@@ -2,9 +2,9 @@
 
 use super::control_socket::Server;
 use super::select::Which;
-use super::{complain, print};
+use super::{complain, print, wrong};
 use crate::master::control::{self, Request};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Duration;
 use tidegate_config::read_duration;
@@ -56,15 +56,17 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn request(arguments: &Arguments) -> Result<Request> {
     if let Some(id) = &arguments.id {
         if !control::is_request_id(id) {
-            bail!("{id:?} is no id of a request: `tidegate status requests` shows them");
+            return Err(wrong(format!(
+                "{id:?} is no id of a request: `tidegate status requests` shows them"
+            )));
         }
         return Ok(Request::Cancel { id: id.clone(), is_rehearsal: arguments.dry_run });
     }
     let selection = Selection { at_least: arguments.older_than, ..arguments.which.selection()? };
     if selection.is_everything() {
-        bail!(
-            "name a request by its id, or say which are meant: --client, --site, --route, --upstream, --older-than"
-        );
+        return Err(wrong(
+            "name a request by its id, or say which are meant: --client, --site, --route, --upstream, --older-than",
+        ));
     }
     Ok(Request::CancelAll { selection, is_rehearsal: arguments.dry_run })
 }

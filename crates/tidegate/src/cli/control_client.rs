@@ -1,9 +1,9 @@
 //! `tidegate status`, `reload`, `bans`, `stop`, `upgrade` and the like: one request over the control socket of a server.
 
 use super::control_socket::Server;
-use super::{complain, print};
+use super::{complain, print, wrong};
 use crate::master::control::{Request, Subject};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -410,7 +410,7 @@ pub fn logs(arguments: &LogsArguments) -> Result<ExitCode> {
 /// Refuses what would end the line of a request.
 fn in_a_line(name: &str) -> Result<()> {
     if name.is_empty() || name.chars().any(char::is_control) {
-        bail!("{name:?} is no name of anything in the settings");
+        return Err(wrong(format!("{name:?} is no name of anything in the settings")));
     }
     Ok(())
 }
@@ -424,28 +424,41 @@ pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
         (false, false, false) => Format::Text,
     };
     if arguments.what.is_some() && arguments.xml {
-        bail!("only the report on the server is there as XML");
+        return Err(wrong("only the report on the server is there as XML: take the part out, or `--xml`"));
     }
     let request = match arguments.what {
         None => Request::Status(form),
         Some(Part::Findings) if arguments.action.is_some() => {
-            bail!("findings are only shown; each goes by itself once what it names is changed")
+            return Err(wrong("findings are only shown; each goes by itself once what it names is changed"));
         }
         Some(Part::Requests | Part::Slow | Part::Busiest | Part::Findings | Part::Cache | Part::Settings)
             if arguments.range.is_some() =>
         {
-            bail!("only the history has a `--range`")
+            return Err(wrong("only the history has a `--range`: `tidegate status history --range 6h`"));
         }
-        Some(Part::History | Part::Settings) if arguments.action.is_some() => {
-            bail!("this is only shown here")
+        Some(Part::History) if arguments.action.is_some() => {
+            return Err(wrong("the history is only shown: `tidegate status history`"));
+        }
+        Some(Part::Settings) if arguments.action.is_some() => {
+            return Err(wrong(
+                "settings are only shown: `tidegate status settings`; what their file says now `tidegate reload` takes up",
+            ));
         }
         Some(Part::Settings) => Request::Show(Subject::Settings, form),
         Some(Part::History) => {
             let default = HistoryRange::Recent(Range::Minutes);
             Request::Show(Subject::History(arguments.range.unwrap_or(default)), form)
         }
-        Some(Part::Requests | Part::Slow | Part::Busiest) if arguments.action.is_some() => {
-            bail!("requests are only shown here; `tidegate cancel ID` ends one that is under way")
+        Some(Part::Requests) if arguments.action.is_some() => {
+            return Err(wrong(
+                "requests are only shown: `tidegate status requests`; `tidegate cancel ID` ends one that is under way",
+            ));
+        }
+        Some(Part::Slow) if arguments.action.is_some() => {
+            return Err(wrong("requests that were slow are only shown: `tidegate status slow`"));
+        }
+        Some(Part::Busiest) if arguments.action.is_some() => {
+            return Err(wrong("what comes most often is only shown: `tidegate status busiest`"));
         }
         Some(Part::Requests) => Request::Show(Subject::Requests, form),
         Some(Part::Slow) => Request::Show(Subject::Slow, form),
@@ -507,7 +520,10 @@ pub(super) fn named_config(server: &Server) -> Result<Option<PathBuf>> {
 fn in_one_line(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path)?;
     if path.to_str().is_none_or(|path| path.contains('\n')) {
-        bail!("{} must be UTF-8 without line ends to be told to a server", path.display());
+        return Err(wrong(format!(
+            "{} must be UTF-8 without line ends to be told to a server",
+            path.display()
+        )));
     }
     Ok(path)
 }

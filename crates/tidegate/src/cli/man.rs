@@ -35,7 +35,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         match &arguments.output {
             Some(folder) => {
                 let path = folder.join(format!("{name}.1"));
-                fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+                fs::write(&path, page).with_context(|| match folder.is_dir() {
+                    true => format!("cannot write {}", path.display()),
+                    false => {
+                        let folder = folder.display();
+                        format!("cannot write into the folder {folder}: make it, `mkdir -p {folder}`")
+                    }
+                })?;
             }
             None => all.push_str(&page),
         }

@@ -33,7 +33,10 @@ use anyhow::Result;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use rustix::process::{Resource, getrlimit};
+use std::error::Error as _;
 use std::io::{IsTerminal, Write};
+use std::net::AddrParseError;
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -172,7 +175,39 @@ fn arguments() -> Arguments {
             let advice = format!("settings are named by an option: `--config {unknown}`");
             error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
         }
+        let advice =
+            error.source().and_then(advice_on).filter(|_| error.kind() == ErrorKind::ValueValidation);
+        if let Some(advice) = advice {
+            // In place of what the parser says, which is no advice.
+            let mut told = clap::Error::new(error.kind()).with_cmd(&Arguments::command());
+            for kind in [ContextKind::InvalidArg, ContextKind::InvalidValue] {
+                if let Some(value) = error.remove(kind) {
+                    told.insert(kind, value);
+                }
+            }
+            told.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+            error = told;
+        }
         error.exit()
+    })
+}
+
+/// What to write where a parser of the standard library has refused a value.
+fn advice_on(why: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    if let Some(number) = why.downcast_ref::<ParseIntError>() {
+        return Some(match number.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => {
+                "the number is too large; write a smaller one"
+            }
+            _ => "write a whole number, such as 4",
+        });
+    }
+    why.downcast_ref::<ParseFloatError>().map(|_| "write a number, such as 4 or 0.5").or_else(|| {
+        let address = why.downcast_ref::<AddrParseError>()?;
+        Some(match address.to_string().contains("socket") {
+            true => "write an address and a port, such as 127.0.0.1:8080 or [::1]:8080",
+            false => "write an address, such as 192.0.2.7 or 2001:db8::7",
+        })
     })
 }
 
@@ -218,15 +253,38 @@ pub fn run() -> ExitCode {
     };
     outcome.unwrap_or_else(|error| {
         complain(&format!("tidegate: {error:#}\n"));
-        ExitCode::FAILURE
+        if error.is::<WrongArguments>() { WrongArguments::EXIT_CODE.into() } else { ExitCode::FAILURE }
     })
+}
+
+/// Arguments that each may be right and together make no sense, or that only the command itself can judge.
+#[derive(Debug)]
+struct WrongArguments(String);
+
+impl WrongArguments {
+    const EXIT_CODE: u8 = 2;
+}
+
+impl std::fmt::Display for WrongArguments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongArguments {}
+
+/// The error of arguments that make no sense.
+fn wrong(sentence: impl Into<String>) -> anyhow::Error {
+    WrongArguments(sentence.into()).into()
 }
 
 /// Writes to standard output; a reader that has gone away is no mistake.
 fn print(text: &str) -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::from(error).context("cannot write to standard output"))
+        }
         _ => Ok(ExitCode::SUCCESS),
     }
 }

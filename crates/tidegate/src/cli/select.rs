@@ -1,6 +1,7 @@
 //! Which requests are meant: the arguments that `tidegate tail` and `tidegate cancel` have in common.
 
-use anyhow::{Result, bail};
+use super::wrong;
+use anyhow::Result;
 use clap::Args;
 use tidegate_config::settings::Network;
 use tidegate_core::selection::Selection;
@@ -45,7 +46,7 @@ impl Which {
 /// It is empty or holds control characters.
 pub fn named(what: &str, name: &str) -> Result<()> {
     if name.is_empty() || name.len() > 1024 || name.chars().any(char::is_control) {
-        bail!("{name:?} is no name of a {what}");
+        return Err(wrong(format!("{name:?} is no name of a {what}")));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `tidegate serve`: from arguments to a running server.
 
-use super::{complain, has_color};
+use super::{complain, has_color, wrong};
 use crate::descriptors;
 use crate::master::upgrade::Handover;
 use crate::master::{Master, Read};
@@ -127,10 +127,16 @@ fn start(arguments: Arguments, handover: Option<&Handover>) -> Result<(Master, S
     let said = loaded.render(handover.is_none() && has_color());
     let Some(settings) = loaded.settings else {
         complain(&said);
+        // What is said of a word of the command line points at it.
+        let is_of_arguments = options.is_folder()
+            && loaded.diagnostics.iter().any(|found| found.is_error() && found.span.is_some());
         return Err(match handover {
             // The predecessor tells whoever asked for the upgrade, and needs the reasons.
             Some(_) => anyhow!("the settings cannot be served:\n{said}"),
-            None => anyhow!("nothing can be served: {}", counted_errors(&loaded.diagnostics)),
+            None => {
+                let sentence = format!("nothing can be served: {}", counted_errors(&loaded.diagnostics));
+                if is_of_arguments { wrong(sentence) } else { anyhow!(sentence) }
+            }
         });
     };
     complain(&said);

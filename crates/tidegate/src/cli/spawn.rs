@@ -4,7 +4,7 @@
 
 use super::print;
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::OsString;
@@ -26,7 +26,10 @@ const EARLY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// by themselves. Takes the options of spawn-fcgi. For applications that are watched, sized and replaced, write a
 /// `pool` into the settings instead.
 #[derive(Args)]
+#[group(skip)]
 #[command(
+    group(ArgGroup::new("place").required(true).multiple(true).args(["port", "socket"])),
+    group(ArgGroup::new("application").required(true).multiple(true).args(["file", "program"])),
     override_usage = "\
 tidegate spawn [OPTIONS] -s <PATH> -- <PROGRAM>...
        tidegate spawn [OPTIONS] -p <PORT> -- <PROGRAM>...
@@ -47,7 +50,7 @@ pub struct Arguments {
     #[arg(short = 'a', value_name = "ADDRESS", requires = "port")]
     address: Option<IpAddr>,
     /// Port to bind
-    #[arg(short = 'p', value_name = "PORT", required_unless_present = "socket", conflicts_with = "socket")]
+    #[arg(short = 'p', value_name = "PORT", conflicts_with = "socket")]
     port: Option<u16>,
     /// Unix socket to bind
     #[arg(short = 's', value_name = "PATH")]
@@ -65,7 +68,7 @@ pub struct Arguments {
     #[arg(short = 'b', value_name = "CONNECTIONS", default_value_t = BACKLOG)]
     backlog: i32,
     /// Application, run by the shell; better named with its arguments behind --
-    #[arg(short = 'f', value_name = "COMMAND", required_unless_present = "program")]
+    #[arg(short = 'f', value_name = "COMMAND")]
     file: Option<String>,
     /// Children that PHP is to start (PHP_FCGI_CHILDREN)
     #[arg(short = 'C', value_name = "CHILDREN")]

@@ -3,12 +3,12 @@
 //! It asks four times a second what is new. The server processes choose what it is told of, each has a bounded buffer for it, and
 //! say what had no room there.
 
-use super::complain;
 use super::control_socket::Server;
 use super::select::{Which, named};
 use super::units::{bytes, seconds};
+use super::{complain, wrong};
 use crate::master::control::Request;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -73,9 +73,9 @@ impl Arguments {
             named("method", method)?;
             let upper = method.to_ascii_uppercase();
             if *method != upper && Method::from_token(&upper) != Method::Other {
-                bail!(
+                return Err(wrong(format!(
                     "no request has the method {method:?}: methods are told apart by their letters, write `{upper}`"
-                );
+                )));
             }
         }
         let (method, statuses) = (self.method.clone(), self.status.clone());
@@ -103,7 +103,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         match printer.print(&report) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::BrokenPipe => break Ok(ExitCode::SUCCESS),
-            Err(error) => break Err(error.into()),
+            Err(error) => break Err(error).context("cannot write to standard output"),
         }
         if !is_busy && is_over(PAUSE, &has_ended) {
             break Ok(ExitCode::SUCCESS);

@@ -3,6 +3,7 @@
 use super::wanted::Wanted;
 use crate::descriptors;
 use crate::link::close_apart;
+use crate::revision::COMMAND_LINE;
 use anyhow::{Context, Result, anyhow};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -70,13 +71,17 @@ impl Logs {
         self.0.iter().map(|(target, _)| target.clone()).collect()
     }
 
-    /// Every log that the settings name, and the directive that names it.
+    /// Every log that the settings name, and the directive or option that names it.
     pub fn targets(settings: &Settings) -> impl Iterator<Item = (&LogTarget, &'static str)> {
         let of_sites = settings.sites.iter().filter_map(|site| site.access_log.own());
-        let access = of_sites.chain(&settings.access_log).map(|log| &log.target);
+        let of_sites = of_sites.map(|log| (&log.target, "access-log"));
+        let said_by = match &*settings.written.access_log.file == COMMAND_LINE {
+            true => "--access-log",
+            false => "access-log",
+        };
+        let access = of_sites.chain(settings.access_log.iter().map(move |log| (&log.target, said_by)));
         let of_pools = settings.pools.iter().filter_map(|pool| pool.log.target.as_ref());
-        let all =
-            access.map(|target| (target, "access-log")).chain(of_pools.map(|target| (target, "output")));
+        let all = access.chain(of_pools.map(|target| (target, "output")));
         all.chain([(&settings.error_log.target, "error-log")])
     }
 

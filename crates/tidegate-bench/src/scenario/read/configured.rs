@@ -40,7 +40,8 @@ impl Reader {
         let (filled, unset) = fill(&text, environment);
         let source = Source::new(&from.display().to_string(), &text);
         for (range, name) in unset {
-            let message = format!("the environment variable `{name}` is not set");
+            let what = if environment.is_set(&name) { "UTF-8" } else { "set" };
+            let message = format!("the environment variable `{name}` is not {what}");
             let help = format!(
                 "set it, have `bench queue` set it, write `${{{name}:-default}}`, or `$${{{name}}}` for the characters themselves"
             );
@@ -80,8 +81,10 @@ fn fill(text: &str, environment: &dyn Environment) -> (String, Vec<(Range<usize>
         // As in the shell, `:-` also stands in for a variable that is set but empty.
         match (value.filter(|value| default.is_none() || !value.is_empty()), default) {
             (Some(value), _) => out.push_str(&value),
-            (None, Some(default)) => out.push_str(default),
-            (None, None) => unset.push((start..at, name.to_owned())),
+            (None, Some(default)) if !environment.is_set(name) || environment.variable(name).is_some() => {
+                out.push_str(default);
+            }
+            (None, _) => unset.push((start..at, name.to_owned())),
         }
     }
     out.push_str(text.get(at..).unwrap_or_default());
@@ -98,6 +101,25 @@ fn is_name(name: &str) -> bool {
 mod tests {
     use super::fill;
     use std::collections::BTreeMap;
+    use tidegate_config::Environment;
+
+    /// All is set, and to no text.
+    struct Bytes;
+
+    impl Environment for Bytes {
+        fn variable(&self, _: &str) -> Option<String> {
+            None
+        }
+
+        fn is_set(&self, _: &str) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn what_is_set_to_no_text_is_not_left_to_its_default() {
+        assert_eq!(fill("${A:-d}", &Bytes), (String::new(), vec![(0..7, "A".to_owned())]));
+    }
 
     #[test]
     fn variables_are_filled_in_and_all_else_stays() {

@@ -13,6 +13,7 @@ impl Reader {
         let mut loads = items.iter().filter(|item| matches!(item.name(), "users" | "rate"));
         let Some(item) = loads.next() else {
             self.missing(
+                &["users", "rate"],
                 "nothing says who comes",
                 "write `users 100 { ramp-up \"10s\"; steady \"1m\" }`, or at a rate `rate \"50/s\" { steady \"1m\" }`",
             );
@@ -26,7 +27,7 @@ impl Reader {
         }
         let phase = |name: &str| item.block().iter().find(|phase| phase.name() == name);
         let time = |name: &str| phase(name).and_then(|phase| phase.duration(0));
-        if phase("steady").is_none() && !self.had_mistakes {
+        if phase("steady").is_none() && !item.may_have_lost(&["steady"]) {
             self.error(
                 item.error(format!("`{}` says nothing of the time to measure", item.name())),
                 "add `steady \"3m\"` in its block",

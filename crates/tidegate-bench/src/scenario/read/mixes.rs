@@ -56,9 +56,12 @@ impl Reader {
             }
             Some(item) if item.name() == "sequence" => self.sequence(item, &operations),
             Some(item) => self.mix(item, &operations, items),
-            None if operations.len() == 1 => Some(Mix::Flat(vec![1.0])),
+            None if items.iter().filter(|item| item.name() == "op").count() == 1 => {
+                Some(Mix::Flat(vec![1.0]))
+            }
             None => {
                 self.missing(
+                    &["mix", "sequence", "flow", "op"],
                     "nothing says which operation follows",
                     "write `mix { home 60; search 40 }`, `sequence home search`, or `flow { get \"/\" }`",
                 );

@@ -67,6 +67,35 @@ op tags { get \"/tags/{tag}\" }
     assert_eq!(told.len(), expected.len(), "{told:#?}");
 }
 
+/// What is missing is told beside other mistakes, and not where a mistake may be what it is missing for.
+#[test]
+fn what_is_missing_is_told_in_the_same_run() {
+    let target = "no target is named";
+    let (comes, starts, follows) = (
+        "nothing says who comes",
+        "nothing says when operations start",
+        "nothing says which operation follows",
+    );
+    let all = [target, comes, starts, follows, "says nothing of the time to measure"];
+    let table: [(&str, &[&str]); 7] = [
+        ("users 2 { steady \"1m\" }; op a { git \"/\" }", &[target, starts]),
+        ("targt \"http://a\"; users 2 { ramp-up \"1s\" }; thinc fixed \"1s\"; op a { get \"x\" }", &[all[4]]),
+        ("target \"http://a\"; usrs 2 { steady \"1m\" }; op a { get \"/\"; git \"/\" }", &[starts]),
+        ("target \"http://a\"; users 2 { stedy \"1m\" }; think fixed 1; mxi { a 1; b 1 }; op a; op b", &[]),
+        ("users 0 { steady \"1m\" }; op a { get \"/\" }; op b { get \"/\" }", &[target, starts, follows]),
+        ("op a { git \"/\" }", &[target, comes, starts]),
+        ("target \"http://a\"; rate \"0/s\" { steady \"1m\" }", &[follows]),
+    ];
+    for (text, missing) in table {
+        let told = loaded(text).render(false);
+        for part in all {
+            assert_eq!(told.contains(part), missing.contains(&part), "{part}: {text}\n{told}");
+        }
+    }
+    let told = loaded("target \"http://a\n").render(false);
+    assert!(!told.contains(target), "{told}");
+}
+
 #[test]
 fn what_does_not_fit_is_said() {
     let with = |rest: &str| format!("target \"http://a\"; users 2 {{ steady \"1m\" }}; {rest}");

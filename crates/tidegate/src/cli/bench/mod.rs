@@ -24,12 +24,11 @@ mod runs;
 mod sweep;
 mod urls;
 
-use super::complain;
+use super::{WrongArguments, complain, wrong};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use load::{ConnectionOptions, Demands, Generator, Subject};
 use output::NotKept;
-use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 use tidegate_bench::plan::Plan;
@@ -71,6 +70,7 @@ Exit codes:
   0   PASS: every target met; MEASURED: none was named
   1   the load could not be put on: unknown host, refused port, unreadable file
   2   the arguments are wrong
+  97  what was measured is shown, and could not be written
   98  INVALID: the measurement cannot be trusted
   99  FAIL: a target was missed, requests failed, or a rate was not reached
   130 interrupted; what was measured is shown")]
@@ -143,27 +143,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
 }
 
-/// Arguments that each may be right and together make no sense. Ends in exit code 2.
-#[derive(Debug)]
-struct WrongArguments(String);
-
-impl std::fmt::Display for WrongArguments {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for WrongArguments {}
-
-/// The error of arguments that make no sense.
-fn wrong(sentence: impl Into<String>) -> anyhow::Error {
-    WrongArguments(sentence.into()).into()
-}
-
 /// Arguments that make no sense: the sentence, and the exit code for it.
 fn usage(sentence: &str) -> ExitCode {
     complain(&format!("tidegate bench: {sentence}\n"));
-    ExitCode::from(2)
+    WrongArguments::EXIT_CODE.into()
 }
 
 /// What the commands that make several runs in this process begin with.

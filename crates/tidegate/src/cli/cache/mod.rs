@@ -11,7 +11,7 @@ mod warm;
 use super::control_client::named_config;
 use super::control_socket::Server;
 use super::select::named;
-use super::{complain, print};
+use super::{complain, print, wrong};
 use crate::master::control::Request;
 use anyhow::{Result, bail};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
@@ -231,7 +231,9 @@ fn shown(reply: &CacheReply, is_json: bool) -> Result<String> {
 fn send(server: &Server, order: CacheOrder) -> Result<CacheReply> {
     let request = Request::Stores(order);
     if request.to_line().len() > ORDER {
-        bail!("this is too long to be told to a server: an order has at most {ORDER} bytes");
+        return Err(wrong(format!(
+            "this is too long to be told to a server: an order has at most {ORDER} bytes"
+        )));
     }
     let answer = server.ask_for(&request)?;
     serde_json::from_str(&answer)

@@ -9,7 +9,7 @@ use crate::cli::control_socket::Server;
 use crate::cli::{complain, print};
 use crate::master::control::Request;
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
@@ -31,6 +31,8 @@ const SITEMAPS: usize = 500;
 const LIST: u64 = 50 << 20;
 
 #[derive(Args)]
+#[group(skip)]
+#[command(group(ArgGroup::new("what").required(true).multiple(true).args(["urls", "from", "sitemap"])))]
 pub struct Arguments {
     /// URLs
     #[arg(value_name = "URL", value_parser = url::whole)]
@@ -151,7 +153,7 @@ fn urls(asker: &Asker, arguments: &Arguments) -> Result<Vec<String>> {
     let mut seen = HashSet::new();
     urls.retain(|url| seen.insert(url.clone()));
     if urls.is_empty() {
-        bail!("name what is to be requested: URLs, --from or --sitemap");
+        bail!("there is no URL in what is named");
     }
     if urls.len() > URLS {
         bail!("{} URLs are more than one call takes, which is {URLS}: give them in several", urls.len());

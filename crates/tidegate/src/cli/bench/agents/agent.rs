@@ -8,7 +8,7 @@ use super::keys::{Pem, Security, SecurityOptions, Side};
 use super::rpc::{self, Inbox, Net, Peer};
 use super::ssh::Announcement;
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use std::io::{BufRead, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -35,6 +35,8 @@ use tokio::sync::mpsc;
 /// yet is told over the next; an agent that hears nothing of its controller for 10 s stops. A link that is lost before the start is made
 /// again.
 #[derive(Args)]
+#[group(skip)]
+#[command(group(ArgGroup::new("way").required(true).multiple(true).args(["listen", "join", "stdio"])))]
 #[command(after_long_help = "\
 Examples:
   tidegate bench agent --listen 0.0.0.0:7400 --keys keys                    waits for controllers
@@ -49,10 +51,10 @@ Exit codes:
   130 interrupted under load")]
 pub struct Arguments {
     /// Wait for controllers on this address
-    #[arg(long, value_name = "ADDRESS", required_unless_present_any = ["join", "stdio"], conflicts_with = "join")]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "join")]
     listen: Option<SocketAddr>,
     /// Dial a controller
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     join: Option<String>,
     /// Take keys from standard input, say on standard output where this agent listens, serve one run, and end with the input:
     /// what `bench run --agents ssh:HOST` starts
@@ -85,6 +87,15 @@ pub struct Arguments {
     roots: Option<PathBuf>,
     #[command(flatten)]
     security: SecurityOptions,
+}
+
+/// An address that is dialled: where its name leads is only known then.
+fn host_and_port(text: &str) -> Result<String, String> {
+    let parts = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    match parts.and_then(|(_, port)| port.parse::<u16>().ok()) {
+        Some(1..) => Ok(text.to_owned()),
+        _ => Err("write host and port, such as bench.example:7400".to_owned()),
+    }
 }
 
 /// A controller that has come.
@@ -155,6 +166,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn begin(arguments: &Arguments, security: Security, network: &Network) -> Result<Option<Peer>> {
     if let Some(address) = &arguments.join {
         let peer = Peer { address: address.clone(), security };
+        print(&format!("Dialling {address}\n"))?;
         network.spawn(|hub| rpc::dial(peer.clone(), arguments.patience, hub));
         return Ok(Some(peer));
     }

@@ -3,6 +3,7 @@
 //! closure, and never more than [`IN_HAND`] frames of a link that nobody has taken in. A link that goes on with a run names its session
 //! in the head of the call. One whose sender is dropped ends when all that was sent is taken in, and [`FLUSH`] later in any case.
 
+use super::super::super::complain;
 use super::codec::FrameCodec;
 use super::keys::Security;
 use anyhow::{Context, Result, anyhow};
@@ -284,18 +285,23 @@ pub struct Peer {
 pub async fn dial(peer: Peer, patience: Duration, hub: Hub) {
     let until = Instant::now() + patience;
     let mut pause = AGAIN.0;
+    let mut said = String::new();
     let stream = loop {
-        match timeout(HANDSHAKE, TcpStream::connect(&peer.address)).await {
+        let reason = match timeout(HANDSHAKE, TcpStream::connect(&peer.address)).await {
             Ok(Ok(stream)) => break stream,
-            told if Instant::now() + pause >= until => {
-                let reason = match told {
-                    Ok(Err(error)) => error.to_string(),
-                    _ => "no answer".to_owned(),
-                };
-                return (hub.inbox)(Net::Failed(format!("{} cannot be reached: {reason}", peer.address)));
-            }
-            _ => pause = rest(pause).await,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer".to_owned(),
+        };
+        let failure = format!("{} cannot be reached: {reason}", peer.address);
+        if Instant::now() + pause >= until {
+            return (hub.inbox)(Net::Failed(failure));
         }
+        // Whoever waits for it learns why, and not at each attempt.
+        if said != failure {
+            complain(&format!("tidegate bench: {failure}; it is dialled for {} s\n", patience.as_secs()));
+            said = failure;
+        }
+        pause = rest(pause).await;
     };
     match call(stream, &peer, None, &hub, HANDSHAKE).await {
         Ok(link) => link.stay(&hub.inbox).await,
