@@ -72,23 +72,27 @@ impl Output {
 
     /// Opens a file anew after a rotation; the old one stays in use where that fails. See
     /// [`Output::replace`] for the answer.
-    pub(super) fn reopen(&mut self) -> io::Result<bool> {
+    pub(super) fn reopen(&mut self) -> io::Result<Option<Output>> {
         if let Some(delivery) = &mut self.delivery {
             delivery.close();
         }
-        let LogTarget::File(_) = self.target else { return Ok(false) };
+        let LogTarget::File(_) = self.target else { return Ok(None) };
         Ok(self.replace(Output::open(&self.target)?))
     }
 
-    /// Takes another one's place. Whether a line was begun in another file than it would end in.
-    pub(super) fn replace(&mut self, mut new: Output) -> bool {
+    /// Takes another one's place, which is returned where it is another file and its last line is torn: the rest of that line
+    /// belongs there.
+    pub(super) fn replace(&mut self, mut new: Output) -> Option<Output> {
         new.look();
         let is_other = self.identity() != new.identity();
         let old = std::mem::replace(self, new);
-        self.is_torn = old.is_torn && !is_other;
+        if is_other {
+            return Some(old).filter(|old| old.is_torn);
+        }
+        self.is_torn = old.is_torn;
         self.torn_at = old.torn_at;
-        self.is_open_ended = old.is_open_ended && !is_other;
-        old.is_torn && is_other
+        self.is_open_ended = old.is_open_ended;
+        None
     }
 
     /// What it was opened for.
@@ -101,6 +105,11 @@ impl Output {
     pub(super) fn take_torn(&mut self) -> bool {
         let is_lost = self.is_torn && !self.may_stick && !self.stands_torn();
         is_lost && std::mem::take(&mut self.is_torn)
+    }
+
+    /// Its file has no name any more: nobody reads what is written to it, and its room on the disk is free once it is closed.
+    pub(super) fn is_removed(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0))
     }
 
     /// Nobody has written behind the beginning of a line.
@@ -161,6 +170,14 @@ impl Output {
         self.is_torn = true;
         self.torn_at = self.len().unwrap_or(u64::MAX);
         self.is_open_ended = true;
+    }
+
+    /// A file whose last line is torn.
+    #[cfg(test)]
+    pub(super) fn torn(target: &LogTarget) -> Output {
+        let mut output = Output::open(target).unwrap();
+        output.tears();
+        output
     }
 
     /// Writes the rest of a torn line, with which `lines` begin: how many bytes.
@@ -457,8 +474,7 @@ mod tests {
             ("\n", "whole\nto\nnext\n", true),
         ] {
             std::fs::write(&path, "whole\nto").unwrap();
-            let mut output = Output::open(&LogTarget::File(path.clone())).unwrap();
-            output.tears();
+            let mut output = Output::torn(&LogTarget::File(path.clone()));
             let mut other = OpenOptions::new().append(true).open(&path).unwrap();
             io::Write::write_all(&mut other, behind.as_bytes()).unwrap();
             assert_eq!(output.take_torn(), is_lost, "{behind:?}");
@@ -467,8 +483,7 @@ mod tests {
         }
         // Nobody has written behind it when it was looked at, and then somebody has.
         std::fs::write(&path, "to").unwrap();
-        let mut output = Output::open(&LogTarget::File(path.clone())).unwrap();
-        output.tears();
+        let mut output = Output::torn(&LogTarget::File(path.clone()));
         std::fs::write(&path, "to\nof another\n").unwrap();
         assert_eq!(output.write(b"rn line\n").0, 0);
         assert!(output.take_torn());
