@@ -26,6 +26,10 @@ use tidegate_io::off_limits;
 /// What a pipe takes at once when it says that it takes something (`PIPE_BUF`).
 const PIECE: usize = 4 << 10;
 
+/// What a file says that takes no more (`EFBIG`).
+const TOO_LARGE: &str = "the limit of file sizes is reached (`ulimit -f`, LimitFSIZE=), or the file is as large as its file system \
+                         takes: rotate it";
+
 /// An open log.
 pub(super) struct Output {
     target: LogTarget,
@@ -136,33 +140,34 @@ impl Output {
         if let Some(delivery) = &mut self.delivery {
             return delivery.write(lines);
         }
-        let mut at = 0;
-        if !self.may_stick {
-            let begun = if self.is_torn { self.complete(lines) } else { self.end_torn_line().map(|()| 0) };
-            at = match begun {
-                Ok(written) => written,
-                Err(error) => return (0, Err(error)),
-            };
-            if self.is_torn {
-                return (at, Err(io::ErrorKind::StorageFull.into()));
-            }
+        if !self.may_stick
+            && !self.is_torn
+            && let Err(error) = self.end_torn_line()
+        {
+            return (0, Err(error));
         }
+        let mut at = 0;
         while at < lines.len() {
             let rest = &lines[at..];
-            let piece = if self.may_stick { first_piece(rest) } else { rest };
-            match self.write_piece(piece) {
-                Ok(written) => {
-                    self.is_torn = piece[..written].last().is_some_and(|byte| *byte != b'\n');
-                    at += written;
-                    if self.is_torn && !self.may_stick && at < lines.len() {
-                        self.tears();
-                        return (at, Err(io::ErrorKind::StorageFull.into()));
-                    }
-                }
+            // Why a line was written in part is known when the rest of it is not written either.
+            let is_begun = self.is_torn && !self.may_stick;
+            match if is_begun { self.complete(rest) } else { self.append(rest) } {
+                Ok(written) => at += written,
                 Err(error) => return (at, Err(error)),
             }
         }
         (at, Ok(()))
+    }
+
+    /// Writes what is taken at once: how many bytes.
+    fn append(&mut self, lines: &[u8]) -> io::Result<usize> {
+        let piece = if self.may_stick { first_piece(lines) } else { lines };
+        let written = self.write_piece(piece)?;
+        self.is_torn = piece[..written].last().is_some_and(|byte| *byte != b'\n');
+        if self.is_torn && !self.may_stick {
+            self.tears();
+        }
+        Ok(written)
     }
 
     /// A line has been written in part.
@@ -250,9 +255,10 @@ impl Output {
             return Err(io::Error::new(io::ErrorKind::WouldBlock, "nobody reads it"));
         }
         let (stdout, stderr) = (io::stdout(), io::stderr());
-        match rustix::io::retry_on_intr(|| rustix::io::write(self.fd(&stdout, &stderr), piece))? {
-            0 => Err(io::ErrorKind::WriteZero.into()),
-            written => Ok(written),
+        match rustix::io::retry_on_intr(|| rustix::io::write(self.fd(&stdout, &stderr), piece)) {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            Err(Errno::FBIG) => Err(io::Error::new(io::ErrorKind::FileTooLarge, TOO_LARGE)),
+            outcome => Ok(outcome?),
         }
     }
 

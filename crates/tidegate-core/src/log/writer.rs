@@ -503,11 +503,14 @@ impl OpenLog {
         if output.is_removed() || output.take_torn() {
             return self.lose_tail(sink, counts);
         }
-        let (written, _) = output.write(rest); // what it does not take is tried again
+        let (written, result) = output.write(rest);
         rest.drain(..written);
         self.account.room.give_back(written);
-        if rest.is_empty() {
-            self.tail = None;
+        match result {
+            Ok(()) => self.tail = None,
+            // It is not tried again: room elsewhere does not help.
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => self.lose_tail(sink, counts),
+            Err(_) => {}
         }
     }
 
