@@ -375,7 +375,11 @@ fn scripts_have_signals_by_default() {
     let folder = Folder::new("signals");
     fs::create_dir(folder.path("run")).unwrap();
     let ends = |signal: &str| format!("sh -c 'kill -{signal} $$'; echo {signal} $?\n");
-    let script = format!("#!/bin/sh\necho Content-Type: text/plain; echo\n{}{}", ends("XFSZ"), ends("PIPE"));
+    let script = format!(
+        "#!/bin/sh\necho Content-Type: text/plain; echo Content-Length: 18; echo\n{}{}",
+        ends("XFSZ"),
+        ends("PIPE")
+    );
     let path = folder.write("run/script", &script);
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     let run = folder.path("run");

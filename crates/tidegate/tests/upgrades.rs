@@ -306,7 +306,7 @@ fn a_rotation_while_the_new_program_starts_reaches_it() {
         Server::with_config(&folder, "workers 1\nlisten \"127.0.0.1:0\"\nsite { respond 200 }\n");
     let told = folder.path("told");
     let script =
-        format!("sleep 1000 &\ntrap 'kill $!; echo > {}; exit' USR1\necho ready >&0\nwait", told.display());
+        format!("sleep 60 &\ntrap 'kill $!; echo > {}; exit' USR1\necho ready >&0\nwait", told.display());
     let mut new = NewProgram::new(&folder, &script);
     let upgrade = Telling::the(&server, &["upgrade", "--binary", &new.path]);
     new.process();
