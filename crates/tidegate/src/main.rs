@@ -18,11 +18,17 @@ mod revision;
 mod server;
 mod version;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 /// What musl brings has one lock for all threads; docs/packages.md has the figures. glibc's is as good as this one here.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> std::process::ExitCode {
+    // A write beyond the limit of file sizes is an error of that call (EFBIG), not the end of the process. The signal is caught
+    // and not ignored, since programs that this one starts have it by default then (execve(2)).
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)));
     cli::run()
 }

@@ -6,6 +6,7 @@ use running::{Folder, KeepAlive, Server, WAIT, wait_for};
 use std::fs;
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Connections stay, however long a busy machine takes.
@@ -312,6 +313,47 @@ fn a_line_that_a_full_disk_has_taken_in_part_is_completed() {
     assert!(server.line("can be written again").contains("; 0 lines were lost"));
     let lines = wait_for(|| Some(disk.lines()).filter(|lines| lines.len() >= LINES), "all lines");
     assert!(lines.len() == LINES && are_whole(&lines), "{lines:?}");
+}
+
+/// A server with a torn line, whose log was renamed and opened anew since; its log and the one of before.
+fn rotated<'f>(folder: &'f Folder, disk: &Disk<'_>, lines: usize) -> (Server<'f>, [PathBuf; 2]) {
+    let (log, old) = (folder.path("disk/access"), folder.path("disk/access.1"));
+    let mut server = Server::with_config(folder, &log_on_disk("60s"));
+    disk.fill(8 << 10);
+    ask(&server, lines);
+    server.line("cannot be written");
+    fs::rename(&log, &old).unwrap();
+    assert_eq!(server.tell(&["logs", "reopen"]).code, Some(0));
+    server.line("the logs were opened anew");
+    assert!(!fs::read(&old).unwrap().ends_with(b"\n"), "a line is torn");
+    (server, [log, old])
+}
+
+#[test]
+fn a_torn_line_is_completed_in_its_file_after_a_rotation() {
+    const LINES: usize = 200;
+    let folder = Folder::apart("fds-rotated");
+    let Some(disk) = Disk::mount(&folder) else { return };
+    let (mut server, [log, old]) = rotated(&folder, &disk, LINES);
+    disk.free();
+    assert!(server.line("can be written again").contains("; 0 lines were lost"));
+    let old = fs::read_to_string(old).unwrap();
+    assert!(old.ends_with('\n'), "{old}");
+    let all = || old.lines().map(str::to_owned).chain(disk.lines()).collect::<Vec<_>>();
+    let lines = wait_for(|| Some(all()).filter(|lines| lines.len() >= LINES), "all lines");
+    assert!(lines.len() == LINES && are_whole(&lines), "{lines:?}");
+    assert!(log.metadata().unwrap().len() > 0);
+}
+
+/// A file that waits for the rest of a line keeps no room when it is removed, by which there may be some.
+#[test]
+fn a_torn_line_is_given_up_with_its_file() {
+    let folder = Folder::apart("fds-rotated-away");
+    let Some(disk) = Disk::mount(&folder) else { return };
+    let (mut server, [_, old]) = rotated(&folder, &disk, 100);
+    fs::remove_file(old).unwrap();
+    assert!(server.line("stays torn").ends_with("; 1 line was lost"));
+    assert!(server.line("can be written again").contains("; 0 lines were lost"));
 }
 
 /// A process that drains keeps its lines for a disk that is full.

@@ -6,19 +6,19 @@ mod running;
 
 use running::{BINARY, Folder, Outcome, Server, wait_for};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rustix::process::{Pid, Signal, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tidegate_testkit::WAIT;
 
 /// The new program: its script, and the way to have it go on.
 struct NewProgram {
     path: String,
-    started: std::path::PathBuf,
+    started: PathBuf,
     go: File,
 }
 
@@ -260,4 +260,60 @@ fn who_waits_for_a_limit_is_served_after_an_upgrade() {
         answer((clients.remove(at).1, reached));
     }
     assert_eq!(server.status()["limits"][0]["queue"]["served"].as_u64(), Some(2));
+}
+
+/// A server that logs, of which a request waits for each program: its log and the one of before.
+fn logging(folder: &Folder, backend: &Backend, processes: u32) -> (String, [PathBuf; 2]) {
+    let log = format!("processes {processes}\naccess-log \"access\" format=\"{{status}}\"\n");
+    (log + &backend.settings(folder), ["access", "access.1"].map(|name| folder.path(name)))
+}
+
+fn lines(log: &Path) -> usize {
+    fs::read_to_string(log).map_or(0, |text| text.lines().count())
+}
+
+/// A rotation reaches what still drains of all programs before.
+#[test]
+fn what_drains_after_upgrades_logs_to_the_new_file() {
+    for is_signal in [false, true] {
+        let (folder, backend) = (Folder::new("upgrade-rotation"), Backend::new());
+        let (settings, [log, old]) = logging(&folder, &backend, 2);
+        let mut server = Server::with_config(&folder, &settings);
+        let mut open = vec![backend.request(&server.address)];
+        for _ in 0..2 {
+            assert_eq!(server.tell(&["upgrade"]).code, Some(0));
+            open.push(backend.request(&server.address));
+        }
+        fs::rename(&log, &old).unwrap();
+        if is_signal {
+            let pid = fs::read_to_string(folder.path("pid")).unwrap();
+            kill_process(Pid::from_raw(pid.trim().parse().unwrap()).unwrap(), Signal::USR1).unwrap();
+        } else {
+            assert_eq!(server.tell(&["logs", "reopen"]).code, Some(0));
+        }
+        (0..3).for_each(|_| drop(server.line("the logs were opened anew")));
+        open.into_iter().for_each(answer);
+        wait_for(|| (lines(&log) == 3).then_some(()), "the lines");
+        assert_eq!(lines(&old), 0);
+    }
+}
+
+/// It may have its logs open by then, and cannot be told: the program before tells it once it serves.
+#[test]
+fn a_rotation_while_the_new_program_starts_reaches_it() {
+    let folder = Folder::new("rotation-in-upgrade");
+    let mut server =
+        Server::with_config(&folder, "workers 1\nlisten \"127.0.0.1:0\"\nsite { respond 200 }\n");
+    let told = folder.path("told");
+    let script =
+        format!("sleep 60 &\ntrap 'kill $!; echo > {}; exit' USR1\necho ready >&0\nwait", told.display());
+    let mut new = NewProgram::new(&folder, &script);
+    let upgrade = Telling::the(&server, &["upgrade", "--binary", &new.path]);
+    new.process();
+    server.signal(Signal::USR1);
+    server.line("the logs were opened anew");
+    new.goes_on();
+    assert_eq!(upgrade.outcome().code, Some(0));
+    wait_for(|| told.exists().then_some(()), "the new program to be told");
+    assert!(server.wait().success());
 }

@@ -69,10 +69,14 @@ pub enum Trouble {
     },
 }
 
-/// What helps where the system forbids something: what server processes may reach is found out once, when they begin.
+/// What helps where the system forbids something: what server processes may reach, and how large a file may be, is found out
+/// once, when they begin.
 pub(super) fn advice(error: Errno) -> &'static str {
     match error {
         Errno::ACCESS | Errno::PERM => "; let the user of the server reach it, then reload the server",
+        Errno::FBIG => {
+            "; raise the limit of file sizes (`ulimit -f`, LimitFSIZE=), then start the server anew"
+        }
         _ => "",
     }
 }

@@ -190,6 +190,7 @@ impl Volume {
                 return DiskError::System(error.into());
             }
             Errno::NOSPC | Errno::DQUOT => (Health::Full, Trouble::system("is full", error)),
+            Errno::FBIG => (Health::Full, Trouble::system("takes no file of that size", error)),
             Errno::ROFS => (Health::Full, Trouble::system("cannot be written any more", error)),
             Errno::NOENT if self.slot.has_vanished() => (Health::Out, Trouble::system("has vanished", error)),
             error => (Health::Out, Trouble::system("fails", error)),

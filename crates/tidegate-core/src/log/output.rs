@@ -26,6 +26,10 @@ use tidegate_io::off_limits;
 /// What a pipe takes at once when it says that it takes something (`PIPE_BUF`).
 const PIECE: usize = 4 << 10;
 
+/// What a file says that takes no more (`EFBIG`).
+const TOO_LARGE: &str = "the limit of file sizes is reached (`ulimit -f`, LimitFSIZE=), or the file is as large as its file system \
+                         takes: rotate it";
+
 /// An open log.
 pub(super) struct Output {
     target: LogTarget,
@@ -72,23 +76,27 @@ impl Output {
 
     /// Opens a file anew after a rotation; the old one stays in use where that fails. See
     /// [`Output::replace`] for the answer.
-    pub(super) fn reopen(&mut self) -> io::Result<bool> {
+    pub(super) fn reopen(&mut self) -> io::Result<Option<Output>> {
         if let Some(delivery) = &mut self.delivery {
             delivery.close();
         }
-        let LogTarget::File(_) = self.target else { return Ok(false) };
+        let LogTarget::File(_) = self.target else { return Ok(None) };
         Ok(self.replace(Output::open(&self.target)?))
     }
 
-    /// Takes another one's place. Whether a line was begun in another file than it would end in.
-    pub(super) fn replace(&mut self, mut new: Output) -> bool {
+    /// Takes another one's place, which is returned where it is another file and its last line is torn: the rest of that line
+    /// belongs there.
+    pub(super) fn replace(&mut self, mut new: Output) -> Option<Output> {
         new.look();
         let is_other = self.identity() != new.identity();
         let old = std::mem::replace(self, new);
-        self.is_torn = old.is_torn && !is_other;
+        if is_other {
+            return Some(old).filter(|old| old.is_torn);
+        }
+        self.is_torn = old.is_torn;
         self.torn_at = old.torn_at;
-        self.is_open_ended = old.is_open_ended && !is_other;
-        old.is_torn && is_other
+        self.is_open_ended = old.is_open_ended;
+        None
     }
 
     /// What it was opened for.
@@ -101,6 +109,11 @@ impl Output {
     pub(super) fn take_torn(&mut self) -> bool {
         let is_lost = self.is_torn && !self.may_stick && !self.stands_torn();
         is_lost && std::mem::take(&mut self.is_torn)
+    }
+
+    /// Its file has no name any more: nobody reads what is written to it, and its room on the disk is free once it is closed.
+    pub(super) fn is_removed(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0))
     }
 
     /// Nobody has written behind the beginning of a line.
@@ -127,33 +140,34 @@ impl Output {
         if let Some(delivery) = &mut self.delivery {
             return delivery.write(lines);
         }
-        let mut at = 0;
-        if !self.may_stick {
-            let begun = if self.is_torn { self.complete(lines) } else { self.end_torn_line().map(|()| 0) };
-            at = match begun {
-                Ok(written) => written,
-                Err(error) => return (0, Err(error)),
-            };
-            if self.is_torn {
-                return (at, Err(io::ErrorKind::StorageFull.into()));
-            }
+        if !self.may_stick
+            && !self.is_torn
+            && let Err(error) = self.end_torn_line()
+        {
+            return (0, Err(error));
         }
+        let mut at = 0;
         while at < lines.len() {
             let rest = &lines[at..];
-            let piece = if self.may_stick { first_piece(rest) } else { rest };
-            match self.write_piece(piece) {
-                Ok(written) => {
-                    self.is_torn = piece[..written].last().is_some_and(|byte| *byte != b'\n');
-                    at += written;
-                    if self.is_torn && !self.may_stick && at < lines.len() {
-                        self.tears();
-                        return (at, Err(io::ErrorKind::StorageFull.into()));
-                    }
-                }
+            // Why a line was written in part is known when the rest of it is not written either.
+            let is_begun = self.is_torn && !self.may_stick;
+            match if is_begun { self.complete(rest) } else { self.append(rest) } {
+                Ok(written) => at += written,
                 Err(error) => return (at, Err(error)),
             }
         }
         (at, Ok(()))
+    }
+
+    /// Writes what is taken at once: how many bytes.
+    fn append(&mut self, lines: &[u8]) -> io::Result<usize> {
+        let piece = if self.may_stick { first_piece(lines) } else { lines };
+        let written = self.write_piece(piece)?;
+        self.is_torn = piece[..written].last().is_some_and(|byte| *byte != b'\n');
+        if self.is_torn && !self.may_stick {
+            self.tears();
+        }
+        Ok(written)
     }
 
     /// A line has been written in part.
@@ -161,6 +175,14 @@ impl Output {
         self.is_torn = true;
         self.torn_at = self.len().unwrap_or(u64::MAX);
         self.is_open_ended = true;
+    }
+
+    /// A file whose last line is torn.
+    #[cfg(test)]
+    pub(super) fn torn(target: &LogTarget) -> Output {
+        let mut output = Output::open(target).unwrap();
+        output.tears();
+        output
     }
 
     /// Writes the rest of a torn line, with which `lines` begin: how many bytes.
@@ -233,9 +255,10 @@ impl Output {
             return Err(io::Error::new(io::ErrorKind::WouldBlock, "nobody reads it"));
         }
         let (stdout, stderr) = (io::stdout(), io::stderr());
-        match rustix::io::retry_on_intr(|| rustix::io::write(self.fd(&stdout, &stderr), piece))? {
-            0 => Err(io::ErrorKind::WriteZero.into()),
-            written => Ok(written),
+        match rustix::io::retry_on_intr(|| rustix::io::write(self.fd(&stdout, &stderr), piece)) {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            Err(Errno::FBIG) => Err(io::Error::new(io::ErrorKind::FileTooLarge, TOO_LARGE)),
+            outcome => Ok(outcome?),
         }
     }
 
@@ -457,8 +480,7 @@ mod tests {
             ("\n", "whole\nto\nnext\n", true),
         ] {
             std::fs::write(&path, "whole\nto").unwrap();
-            let mut output = Output::open(&LogTarget::File(path.clone())).unwrap();
-            output.tears();
+            let mut output = Output::torn(&LogTarget::File(path.clone()));
             let mut other = OpenOptions::new().append(true).open(&path).unwrap();
             io::Write::write_all(&mut other, behind.as_bytes()).unwrap();
             assert_eq!(output.take_torn(), is_lost, "{behind:?}");
@@ -467,8 +489,7 @@ mod tests {
         }
         // Nobody has written behind it when it was looked at, and then somebody has.
         std::fs::write(&path, "to").unwrap();
-        let mut output = Output::open(&LogTarget::File(path.clone())).unwrap();
-        output.tears();
+        let mut output = Output::torn(&LogTarget::File(path.clone()));
         std::fs::write(&path, "to\nof another\n").unwrap();
         assert_eq!(output.write(b"rn line\n").0, 0);
         assert!(output.take_torn());

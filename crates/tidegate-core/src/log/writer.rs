@@ -276,6 +276,8 @@ struct LogThread {
 
 struct OpenLog {
     output: Output,
+    /// The end of the file that it had before.
+    tail: Option<Tail>,
     /// What it has not taken, the front perhaps in part.
     held: VecDeque<Vec<u8>>,
     held_bytes: usize,
@@ -283,6 +285,12 @@ struct OpenLog {
     account: Arc<Account>,
     /// How many of them have been said.
     said: u64,
+}
+
+/// The rest of a line that was torn when the log was opened anew: it belongs to the file in which the line begins.
+struct Tail {
+    output: Output,
+    rest: Vec<u8>,
 }
 
 impl LogThread {
@@ -308,8 +316,8 @@ impl LogThread {
         match work {
             Work::Open(sink, mut output, account) => {
                 output.look();
-                let (held, held_bytes, is_failing, said) = (VecDeque::new(), 0, false, 0);
-                let log = OpenLog { output, held, held_bytes, is_failing, account, said };
+                let (tail, held, held_bytes, is_failing, said) = (None, VecDeque::new(), 0, false, 0);
+                let log = OpenLog { output, tail, held, held_bytes, is_failing, account, said };
                 self.logs.insert(sink.0, log);
             }
             Work::Close(sink) => {
@@ -319,8 +327,8 @@ impl LogThread {
             Work::Replace(sink, output) => {
                 if let Some(log) = self.logs.get_mut(&sink.0) {
                     log.retry(sink, &self.counts);
-                    if log.output.replace(output) {
-                        log.drop_rest_of_line(&self.counts);
+                    if let Some(old) = log.output.replace(output) {
+                        log.keep_tail(sink, old, &self.counts);
                     }
                     self.is_tried_at(sink.0, Instant::now());
                 }
@@ -340,7 +348,7 @@ impl LogThread {
                 let mut are_written = true;
                 for (&index, log) in &mut self.logs {
                     log.retry(Sink(index), &self.counts);
-                    are_written &= log.held.is_empty() || log.output.may_stick();
+                    are_written &= !log.waits_for_disk();
                 }
                 let _ = reply.send(are_written);
             }
@@ -377,7 +385,7 @@ impl LogThread {
 
     /// A log may hold lines: those are tried then, and before only for who flushes.
     fn is_tried_at(&mut self, index: usize, at: Instant) {
-        if self.logs.get(&index).is_some_and(|log| !log.held.is_empty()) {
+        if self.logs.get(&index).is_some_and(OpenLog::is_behind) {
             self.behind.insert(index, at);
         } else {
             self.behind.remove(&index);
@@ -393,14 +401,14 @@ impl LogThread {
                 log.retry(Sink(*index), counts);
                 *at = now + log.pause();
             }
-            !log.held.is_empty()
+            log.is_behind()
         });
     }
 
     /// The next order; `None` when it is time to try again.
     fn next(&mut self) -> Result<Option<Work>, ()> {
-        let may_stick = |index: &usize| self.logs.get(index).is_some_and(|log| log.output.may_stick());
-        if let Some(index) = self.behind.keys().copied().find(may_stick) {
+        let waits = |index: &usize| self.logs.get(index).is_some_and(OpenLog::waits_for_reader);
+        if let Some(index) = self.behind.keys().copied().find(waits) {
             return match self.work.try_recv() {
                 Ok(work) => Ok(Some(work)),
                 Err(TryRecvError::Disconnected) => Err(()),
@@ -429,9 +437,8 @@ impl LogThread {
         for (&index, log) in &mut self.logs {
             log.retry(Sink(index), &self.counts);
             match log.output.reopen() {
-                // The rest of a line whose beginning is in the old file would be none in the new one.
-                Ok(is_torn) if is_torn => log.drop_rest_of_line(&self.counts),
-                Ok(_) => {}
+                Ok(Some(old)) => log.keep_tail(Sink(index), old, &self.counts),
+                Ok(None) => {}
                 Err(error) => failures.push(format!("cannot reopen {}: {error}", log.output.target())),
             }
         }
@@ -450,7 +457,7 @@ impl OpenLog {
         self.held_bytes += lines.len();
         if self.held.is_empty() {
             self.held.push_back(lines);
-            return self.retry(sink, counts);
+            return self.write_held(sink, counts);
         }
         // A buffer is larger than the few lines that it may hold, and would stay so for as long as they are held.
         match self.held.back_mut().filter(|back| back.len() + lines.len() <= HELD_PIECE) {
@@ -459,12 +466,69 @@ impl OpenLog {
         }
     }
 
+    /// It holds what is still to be written.
+    fn is_behind(&self) -> bool {
+        !self.held.is_empty() || self.tail.is_some()
+    }
+
+    fn waits_for_reader(&self) -> bool {
+        !self.held.is_empty() && self.output.may_stick()
+    }
+
+    fn waits_for_disk(&self) -> bool {
+        let is_file = |output: &Output| !output.may_stick();
+        !self.held.is_empty() && is_file(&self.output)
+            || self.tail.as_ref().is_some_and(|tail| is_file(&tail.output))
+    }
+
     /// How long it is left alone when it has not taken all.
     fn pause(&self) -> Duration {
-        if self.output.may_stick() { PIPE_RETRY } else { RETRY }
+        if self.waits_for_reader() { PIPE_RETRY } else { RETRY }
     }
 
     fn retry(&mut self, sink: Sink, counts: &Counts) {
+        self.write_tail(sink, counts);
+        self.write_held(sink, counts);
+    }
+
+    /// The old file stays open until it has taken the rest of its last line. One that waits for that already is given up.
+    fn keep_tail(&mut self, sink: Sink, old: Output, counts: &Counts) {
+        self.lose_tail(sink, counts);
+        let rest = self.take_rest_of_line();
+        self.tail = Some(Tail { output: old, rest }).filter(|tail| !tail.rest.is_empty());
+    }
+
+    fn write_tail(&mut self, sink: Sink, counts: &Counts) {
+        let Some(Tail { output, rest }) = &mut self.tail else { return };
+        if output.is_removed() || output.take_torn() {
+            return self.lose_tail(sink, counts);
+        }
+        let (written, result) = output.write(rest);
+        rest.drain(..written);
+        self.account.room.give_back(written);
+        match result {
+            Ok(()) => self.tail = None,
+            // It is not tried again: room elsewhere does not help.
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => self.lose_tail(sink, counts),
+            Err(_) => {}
+        }
+    }
+
+    fn lose_tail(&mut self, sink: Sink, counts: &Counts) {
+        let Some(Tail { output, rest }) = self.tail.take() else { return };
+        self.account.room.give_back(rest.len());
+        counts.lose(&rest, &self.account);
+        self.said += 1;
+        error::say_of_log(
+            sink,
+            format_args!(
+                "the last line of the file that the log {} had before it was opened anew stays torn; 1 line was lost",
+                output.target()
+            ),
+        );
+    }
+
+    fn write_held(&mut self, sink: Sink, counts: &Counts) {
         if self.output.take_torn() {
             self.drop_rest_of_line(counts);
         }
@@ -520,21 +584,27 @@ impl OpenLog {
     }
 
     fn drop_rest_of_line(&mut self, counts: &Counts) {
-        let Some(lines) = self.held.front_mut() else { return };
+        let rest = self.take_rest_of_line();
+        self.account.room.give_back(rest.len());
+        counts.lose(&rest, &self.account);
+    }
+
+    /// Takes the rest of a line, with which what is held begins. Its room stays taken.
+    fn take_rest_of_line(&mut self) -> Vec<u8> {
+        let Some(lines) = self.held.front_mut() else { return Vec::new() };
         let end = lines.iter().position(|byte| *byte == b'\n').map_or(lines.len(), |at| at + 1);
         let rest: Vec<u8> = lines.drain(..end).collect();
         if lines.is_empty() {
             self.held.pop_front();
         }
         self.held_bytes -= rest.len();
-        self.account.room.give_back(rest.len());
-        counts.lose(&rest, &self.account);
+        rest
     }
 
     fn give_up(&mut self, counts: &Counts) {
         self.output.forget(); // the rest of a line goes with what is held
         self.held_bytes = 0;
-        for lines in self.held.drain(..) {
+        for lines in self.tail.take().map(|tail| tail.rest).into_iter().chain(self.held.drain(..)) {
             self.account.room.give_back(lines.len());
             counts.lose(&lines, &self.account);
         }
@@ -594,6 +664,45 @@ mod tests {
         let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
         assert_eq!((read("log"), read("other")), ("line\n".repeat(30), "line\n".repeat(30)));
         assert!(thread.behind.is_empty() && !thread.logs[&0].is_failing);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Of the files that a log had before, one waits for the rest of its last line; another that comes on top takes its place.
+    #[test]
+    fn one_torn_line_waits_for_the_file_of_before() {
+        let folder = std::env::temp_dir().join(format!("tidegate-writer-tail-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let target = |name: &str| LogTarget::File(folder.join(name));
+        let old = |name: &str| {
+            fs::write(folder.join(name), "whole\nto").unwrap();
+            // It is open for reading: what is written to it fails.
+            Output::given(&target(name), File::open(folder.join(name)).unwrap())
+        };
+        let (_queue, work) = channel();
+        let mut thread = LogThread::new(work, Arc::default());
+        let counts = thread.counts.clone();
+        let account = counts.account();
+        thread.obey(Work::Open(Sink(0), Output::open(&target("log")).unwrap(), account.clone()));
+        for (name, lines) in [("old-0", "rn line\nfirst\n"), ("old-1", "rn line\nsecond\n")] {
+            let log = thread.logs.get_mut(&0).unwrap();
+            assert!(account.room.take(lines.len()));
+            log.held.push_back(lines.into());
+            log.held_bytes = lines.len();
+            log.keep_tail(Sink(0), old(name), &counts);
+            thread.is_tried_at(0, Instant::now());
+            thread.retry_due(Instant::now());
+            assert!(thread.behind.contains_key(&0) && thread.logs[&0].waits_for_disk());
+        }
+        let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+        assert_eq!((read("log"), counts.lost.load(Relaxed)), ("first\nsecond\n".into(), 1));
+        // There is room again.
+        let tail = thread.logs.get_mut(&0).unwrap().tail.as_mut().unwrap();
+        tail.output = Output::torn(&target("old-1"));
+        thread.obey(Work::Reopen(sync_channel(1).0));
+        thread.retry_due(Instant::now());
+        assert_eq!((read("old-0"), read("old-1")), ("whole\nto".into(), "whole\ntorn line\n".into()));
+        assert!(thread.behind.is_empty());
+        assert_eq!((read("log"), counts.lost.load(Relaxed)), ("first\nsecond\n".into(), 1));
         fs::remove_dir_all(&folder).unwrap();
     }
 

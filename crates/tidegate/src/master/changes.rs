@@ -7,7 +7,7 @@ use super::control::{ControlSocket, HeldSocket, Reply, Request, Responder};
 use super::pid_file::PidFile;
 use super::reload::Reload;
 use super::upgrade::{self, Estate, Starting, Successor};
-use super::{Ending, Event, Master, PATIENCE, SIGINT, SIGTERM, WAITING};
+use super::{Ending, Event, Master, PATIENCE, SIGINT, SIGTERM, SIGUSR1, WAITING};
 use crate::revision;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -30,11 +30,13 @@ pub(super) enum Order {
 /// How far an upgrade is.
 pub(super) enum Upgrade {
     /// The new program starts; its thread bounds how long that takes.
-    Starting { starting: Starting, responder: Option<Responder>, held: Option<HeldSocket> },
+    Starting { starting: Starting, responder: Option<Responder>, held: Option<HeldSocket>, rotations: u64 },
     /// It serves; the processes before it are about to accept no more.
     HandingOver {
         successor: Successor,
         responder: Option<Responder>,
+        /// [`Rotation::count`](super::rotation::Rotation) when it was started: it may have opened its logs before a rotation.
+        rotations: u64,
         waits_for: BTreeSet<u64>,
         until: Instant,
     },
@@ -80,7 +82,7 @@ impl Master {
                 self.give_up_reload(*reload);
                 return None;
             }
-            Change::Upgrade(Upgrade::Starting { starting, responder, held }) => {
+            Change::Upgrade(Upgrade::Starting { starting, responder, held, .. }) => {
                 self.disk.run("the control socket", move || drop(held));
                 (starting.give_up(is_hurried), responder)
             }
@@ -139,7 +141,9 @@ impl Master {
             Ok(starting) => {
                 log::info(format_args!("upgrade: starting {}", executable.display()));
                 let held = held.flatten();
-                self.change = Some(Change::Upgrade(Upgrade::Starting { starting, responder, held }));
+                let rotations = self.rotation.count;
+                self.change =
+                    Some(Change::Upgrade(Upgrade::Starting { starting, responder, held, rotations }));
             }
             Err(error) => {
                 self.admin.set_upgrading(false);
@@ -152,7 +156,7 @@ impl Master {
     /// The new program serves, or does not.
     pub(super) fn has_upgraded(&mut self) {
         let is_meant = |change: &mut Change| matches!(change, Change::Upgrade(Upgrade::Starting { .. }));
-        let Some(Change::Upgrade(Upgrade::Starting { starting, responder, held })) =
+        let Some(Change::Upgrade(Upgrade::Starting { starting, responder, held, rotations })) =
             self.change.take_if(is_meant)
         else {
             return;
@@ -170,6 +174,7 @@ impl Master {
                 self.change = Some(Change::Upgrade(Upgrade::HandingOver {
                     successor,
                     responder,
+                    rotations,
                     waits_for: serving.into_iter().collect(),
                     until: Instant::now() + PATIENCE,
                 }));
@@ -202,11 +207,14 @@ impl Master {
             matches!(change, Change::Upgrade(Upgrade::HandingOver { waits_for, until, .. })
                 if waits_for.is_empty() || *until <= now)
         };
-        let Some(Change::Upgrade(Upgrade::HandingOver { successor, responder, .. })) =
+        let Some(Change::Upgrade(Upgrade::HandingOver { successor, responder, rotations, .. })) =
             self.change.take_if(is_over)
         else {
             return None;
         };
+        if rotations != self.rotation.count {
+            successor.reopen_logs();
+        }
         let figures = self.status_registry.last_figures();
         self.status_registry.history.hand_over(|history| successor.tell(&figures, history));
         let said = format!(
@@ -233,9 +241,10 @@ impl Master {
     /// Waits for the last word of a predecessor that still finishes what is open there: the successor is told by this process
     /// what that one has counted, and by nobody else.
     pub(super) fn hear_predecessor_out(&mut self, ending: &mut Ending, until: Instant) {
-        while self.has_predecessor && !ending.now && Instant::now() < until {
+        while self.predecessor.is_some() && !ending.now && Instant::now() < until {
             match self.next_event(Some(until)) {
                 Some(Event::Signal(SIGTERM | SIGINT)) => return,
+                Some(Event::Signal(SIGUSR1)) => self.reopen_logs(),
                 Some(Event::Order(Request::Stop { .. }, responder)) => {
                     ending.waiting.push(responder);
                     return;
@@ -244,6 +253,7 @@ impl Master {
                 Some(event) => drop(self.obey_servers(event)),
                 None => {}
             }
+            self.look_at_logs(Instant::now());
         }
     }
 }

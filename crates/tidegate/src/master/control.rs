@@ -152,7 +152,7 @@ fn advice(path: &Path) -> String {
 
 /// What the operator at the terminal should know before the log takes over.
 fn notice(said: &str) {
-    eprintln!("tidegate: {said}");
+    let _ = writeln!(io::stderr(), "tidegate: {said}"); // which a full disk may not take
 }
 
 /// A bound control socket, not yet in its place. Dropped, it leaves nothing.

@@ -88,6 +88,7 @@ use tidegate_core::tls::{PairKey, TlsFiles};
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
 use tidegate_io::off_limits;
 use tidegate_modules::cache::CacheDirectory;
+use tidegate_modules::gateway::supervise::process_table::Handle;
 use tidegate_tls::Pair;
 use tls::Tls;
 use upgrade::Handover;
@@ -185,8 +186,8 @@ pub struct Master {
     disk: Disk,
     /// Logs that are opened anew.
     rotation: Rotation,
-    /// The predecessor may still count something.
-    has_predecessor: bool,
+    /// The program before this one, as long as it finishes what is open there.
+    predecessor: Option<Handle>,
 }
 
 impl Master {
@@ -312,7 +313,7 @@ impl Master {
             readers: reload::Readers::default(),
             disk: Disk::default(),
             rotation: Rotation::default(),
-            has_predecessor: false,
+            predecessor: None,
         };
         master.begin_tls()?;
         master.adopt_access();
@@ -371,8 +372,8 @@ impl Master {
 
     /// The program that this one replaces hears that it serves. `false`: it has ended meanwhile, and so should this one.
     pub fn take_over(&mut self, handover: Handover, notes: &str) -> bool {
-        self.has_predecessor = handover.ready(notes, &self.status_registry, self.sender.clone());
-        self.has_predecessor
+        self.predecessor = handover.ready(notes, &self.status_registry, self.sender.clone());
+        self.predecessor.is_some()
     }
 
     /// Serves until told to end.
@@ -380,7 +381,7 @@ impl Master {
         tidegate_io::process::let_go_of_code();
         tidegate_io::allocator::trim();
         // The service manager hears from a predecessor who is ready.
-        if !self.has_predecessor {
+        if self.predecessor.is_none() {
             self.notifier.ready(&format!("listening on {}", self.listening().join(", ")));
         }
         let ending = loop {
@@ -482,7 +483,7 @@ impl Master {
             Event::Looked(looked) => self.have_looked(*looked),
             Event::Credentials(looked) => self.have_looked_at_credentials(*looked),
             Event::LookedAtAccess(looked) => self.have_looked_at_access(*looked),
-            Event::PredecessorEnded => self.has_predecessor = false,
+            Event::PredecessorEnded => self.predecessor = None,
             other => return Some(other),
         }
         None

@@ -6,6 +6,7 @@ use super::{Event, Master, PATIENCE};
 use crate::descriptors;
 use crate::link::close_apart;
 use anyhow::{Context, Result};
+use rustix::process::Signal;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tidegate_config::settings::{Level, LogTarget};
@@ -63,8 +64,12 @@ impl Rotation {
 }
 
 impl Master {
-    /// Opens the logs anew. That they are in use everywhere is said when it is so.
+    /// Opens the logs anew. That they are in use everywhere is said when it is so. What was before this program does so as well,
+    /// for what it still finishes.
     pub(super) fn reopen_logs(&mut self) {
+        if let Some(predecessor) = &self.predecessor {
+            predecessor.signal(Signal::USR1);
+        }
         self.rotation.count += 1;
         let before = self.rotation.under_way.replace(UnderWay::begin());
         if let (Some(before), Some(now)) = (before, &mut self.rotation.under_way) {

@@ -342,8 +342,17 @@ pub struct Successor {
 impl Successor {
     /// Tells it to end as this process does.
     pub fn end(&self, is_hurried: bool) {
+        self.signal(if is_hurried { Signal::INT } else { Signal::TERM });
+    }
+
+    /// Tells it to open the logs anew, which it tells this process in turn.
+    pub fn reopen_logs(&self) {
+        self.signal(Signal::USR1);
+    }
+
+    fn signal(&self, signal: Signal) {
         if let Some(process) = &self.process {
-            process.signal(if is_hurried { Signal::INT } else { Signal::TERM });
+            process.signal(signal);
         }
     }
 
@@ -383,6 +392,7 @@ pub struct Handover {
     names: Vec<String>,
     /// Whether names and addresses may go.
     pub allows_loss: bool,
+    process: Handle,
     link: OwnedFd,
 }
 
@@ -391,6 +401,8 @@ impl Handover {
     pub fn take() -> Result<Option<Handover>> {
         let Ok(from) = std::env::var(VARIABLE) else { return Ok(None) };
         // The variable outlives its purpose in the environment: only the child it was made for may use it.
+        let process = getppid().and_then(|pid| Handle::open(pid.as_raw_nonzero().get().unsigned_abs()));
+        // Looked at behind the opening: this is the process that is open.
         let parent = getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
         if from.parse() != Ok(parent) {
             let made_by = socket_peercred(std::io::stdin()).map(|peer| peer.pid.as_raw_nonzero().get());
@@ -399,6 +411,7 @@ impl Handover {
             }
             return Ok(None);
         }
+        let process = process.context("cannot watch the predecessor")?;
         let link = std::io::stdin().as_fd().try_clone_to_owned().context("cannot take the link")?;
         let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
         rustix::stdio::dup2_stdin(&nothing).context("cannot replace standard input")?;
@@ -428,6 +441,7 @@ impl Handover {
             tickets: told.tickets,
             names: told.names,
             allows_loss: told.allows_loss,
+            process,
             link,
         }))
     }
@@ -443,12 +457,17 @@ impl Handover {
             .collect()
     }
 
-    /// Tells the predecessor that this process serves, and what whoever asked for it should know. `false`: it has ended
-    /// meanwhile, because it was told to, and so should this one.
-    pub fn ready(self, notes: &str, status_registry: &Arc<StatusRegistry>, events: Sender<Event>) -> bool {
+    /// Tells the predecessor that this process serves, and what whoever asked for it should know: its process. `None`: it has
+    /// ended meanwhile, because it was told to, and so should this one.
+    pub fn ready(
+        self,
+        notes: &str,
+        status_registry: &Arc<StatusRegistry>,
+        events: Sender<Event>,
+    ) -> Option<Handle> {
         let mut link = File::from(self.link);
         if link.write_all(&[notes.as_bytes(), READY].concat()).is_err() {
-            return false;
+            return None;
         }
         // What it has counted comes now, and once more at its end.
         let status_registry = status_registry.clone();
@@ -464,7 +483,7 @@ impl Handover {
             // Nobody hears it where this server has ended.
             let _ = events.send(Event::PredecessorEnded);
         });
-        true
+        Some(self.process)
     }
 
     /// Tells the predecessor why this process cannot serve.

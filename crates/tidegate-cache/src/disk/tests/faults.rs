@@ -76,12 +76,13 @@ fn a_folder_that_is_replaced_is_noticed_while_nothing_is_written() {
 fn what_is_forbidden_is_said_with_what_helps() {
     let said = Trouble::system("cannot be opened", Errno::ACCESS).to_string();
     assert!(said.contains("Permission denied") && said.contains("then reload the server"), "{said}");
+    assert!(Trouble::system("fails", Errno::FBIG).to_string().contains("`ulimit -f`, LimitFSIZE="));
     assert!(!Trouble::system("fails", Errno::IO).to_string().contains("reload"));
 }
 
 #[test]
 fn a_disk_that_is_full_is_still_read() {
-    for error in [Errno::NOSPC, Errno::DQUOT, Errno::ROFS] {
+    for error in [Errno::NOSPC, Errno::DQUOT, Errno::FBIG, Errno::ROFS] {
         let folder = Folder::new(&format!("full-{}", error.raw_os_error()));
         let disks = folder.open(8 * MIB, BOOT);
         store(&disks, 1, 5000).unwrap();
