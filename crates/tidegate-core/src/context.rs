@@ -66,6 +66,8 @@ pub struct Ctx {
     pub draining: bool,
     /// Connections end as soon as they are between requests.
     pub closes_idle: bool,
+    /// Chunks and frames that were decoded for the connection that runs, in this turn.
+    pub(crate) pieces: u32,
     pub(crate) read_buffer: Vec<u8>,
     pub(crate) path_buffer: Vec<u8>,
     /// Where fields of HTTP/2 are decoded; away while they are looked at.
@@ -108,6 +110,7 @@ impl Ctx {
             date: HttpDate(now).format(),
             draining: false,
             closes_idle: false,
+            pieces: 0,
             read_buffer: vec![0; READ_BUFFER],
             path_buffer: Vec::new(),
             section: None,

@@ -54,6 +54,9 @@ use transport::Transport;
 
 /// Reads, or chunks of a stream, in one turn: fairness between connections.
 const TURNS: usize = 16;
+/// Chunks and frames that are decoded in one turn: 16 reads may hold a hundred thousand of them, of a byte each. Frames of one read
+/// stay together.
+const PIECES: u32 = 1024;
 
 /// What the worker does with a connection that has run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -433,9 +436,13 @@ impl Connection {
     }
 
     fn run(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Next> {
+        cx.pieces = 0;
         for _ in 0..TURNS {
             if self.protocol.is_h2() {
                 return self.run_h2(key, cx);
+            }
+            if cx.pieces >= PIECES {
+                break;
             }
             if self.lingering {
                 return self.linger(cx);
