@@ -238,6 +238,17 @@ fn who_crashes_again_and_again_is_answered_for_at_once() {
     assert_eq!(server.get("/").0, 200);
 }
 
+/// Rust handles the first two itself, and ignores the third; the keeper is Rust.
+#[test]
+fn the_signal_that_has_ended_a_process_is_told() {
+    for (name, number) in [("SEGV", 11), ("BUS", 7), ("PIPE", 13), ("TERM", 15)] {
+        let pool = format!("pool \"scripts\" {{ command \"sh\" \"-c\" \"kill -{name} $$\" }}");
+        let server = Server::start(&format!("signal-{name}"), &pool, "proxy \"scripts\"");
+        let told = wait_for(|| server.pool()["last_failure"].as_str().map(str::to_owned), "a failure");
+        assert_eq!(told, format!("was ended by signal {number}"));
+    }
+}
+
 /// The socket is the server's: connecting succeeds, and nobody ever accepts.
 #[test]
 fn who_waits_before_processes_that_end_is_answered_as_soon_as_the_pool_fails() {

@@ -272,7 +272,7 @@ impl Machine {
             let is_useless = is_awaited && !process.has_answered && !is_no_fault;
             if is_useless {
                 self.failures = self.failures.max(process.failures_before);
-                self.fail(&format!("{how} before it has taken a request"), now, out);
+                self.fail(&format!("{how} before it has answered a request"), now, out);
             } else if process.is_proved || age >= PROOF || is_no_fault {
                 out.push(Action::Say(format!(
                     "a process {how} after {} s; another is started",
