@@ -221,6 +221,7 @@ impl Running {
 
     /// Whether a process takes connections by now, and has had what it gets first.
     fn is_ready(&mut self, slot: Slot, effects: &Effects<'_>) -> bool {
+        let must_accept = self.must_accept();
         let Some(child) = self.children.get_mut(&slot) else { return false };
         if let Some(warming_up) = &child.warming_up {
             if warming_up.is_done() {
@@ -230,7 +231,7 @@ impl Running {
             }
             return warming_up.is_done();
         }
-        if !child.answers() {
+        if !child.answers(must_accept) {
             return false;
         }
         if let PoolAddress::Unix(path) = child.way.address() {
@@ -250,6 +251,10 @@ impl Running {
                 true
             }
         }
+    }
+
+    fn must_accept(&self) -> bool {
+        self.machine.as_ref().is_some_and(Machine::must_accept)
     }
 
     /// Processes that are asked whether they take requests yet.
@@ -392,7 +397,7 @@ impl Running {
         if is_warmed_up {
             effects.waker.wake(); // it may begin at once
         }
-        let is_ready = matches!(child.way, child::Way::Socket(_)) && !is_warmed_up;
+        let is_ready = matches!(child.way, child::Way::Socket(_)) && !is_warmed_up && !self.must_accept();
         self.children.insert(slot, child);
         Ok(is_ready)
     }
