@@ -33,7 +33,7 @@ pub fn none_left(who: &str, what_for: &str, needed: Option<String>) -> String {
          LimitNOFILE= of the service), or {}",
         std::process::id(),
         if who == MASTER {
-            "name fewer logs and listeners"
+            "name fewer logs, listeners and processes of pools"
         } else {
             "try again when there are fewer connections"
         }
