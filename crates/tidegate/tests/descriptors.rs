@@ -251,6 +251,25 @@ impl Drop for Disk<'_> {
     }
 }
 
+/// Each process costs the master some.
+#[test]
+fn pools_leave_the_master_what_commands_need() {
+    let folder = Folder::new("fds-pools");
+    let text = "listen \"127.0.0.1:0\"\nworkers 1\naccess-log \"access\"\n\
+                pool \"many\" { command \"sleep\" \"1000\"; processes min=20 max=20 }\n\
+                site { respond 200 \"here\"; route \"/app\" { proxy \"http://many\" } }\n";
+    let mut server = bounded(&folder, 64, text);
+    server.said("pool many: no further process can be started: process ");
+    for orders in
+        [&["status"][..], &["reload"], &["logs", "reopen"], &["pool", "restart", "many"], &["reload"]]
+    {
+        let outcome = server.tell(orders);
+        assert_eq!(outcome.code, Some(0), "{orders:?}: {}", outcome.stderr);
+    }
+    let pool = &server.status()["pools"][0];
+    assert_eq!((&pool["restarts"], &pool["state"]), (&0.into(), &"up".into()), "{pool}");
+}
+
 /// One is kept for a command; what needs another says that there is none left, and what to do.
 #[test]
 fn a_master_without_descriptors_answers_commands() {

@@ -25,6 +25,8 @@ const SHARED_PROOF: Duration = Duration::from_secs(10);
 const START_PATIENCE: Duration = Duration::from_secs(60);
 /// How long requests under way may hold up a process that is to go.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a start waits that the system has had no room for.
+const POSTPONED: Duration = Duration::from_secs(5);
 /// One start in so long, beyond those that the bucket holds.
 const START_EACH: Duration = Duration::from_millis(125);
 
@@ -147,6 +149,8 @@ pub(super) struct Machine {
     /// A start that is only waiting for the time.
     start_due: Option<Duration>,
     bucket: Bucket,
+    /// The system had no room for the last one, which has been said.
+    is_postponed: bool,
     chance: fastrand::Rng,
     /// How many the workers had use for when they last told; those that wait want all there are.
     needed: usize,
@@ -173,6 +177,7 @@ impl Machine {
             next_start: now,
             start_due: None,
             bucket: Bucket::new(size, START_EACH, now),
+            is_postponed: false,
             chance: fastrand::Rng::with_seed(seed),
             needed: 0,
             surplus_since: None,
@@ -259,7 +264,20 @@ impl Machine {
     pub(super) fn ready(&mut self, slot: Slot, now: Duration, out: &mut Vec<Action>) {
         if let Some(process) = self.processes.get_mut(&slot) {
             process.ready_at.get_or_insert(now);
+            self.is_postponed = false;
         }
+        self.advance(now, out);
+    }
+
+    /// The system has no room for a process, which is no fault of its program: it is tried again later. `why` is a sentence.
+    pub(super) fn postponed(&mut self, slot: Slot, why: &str, now: Duration, out: &mut Vec<Action>) {
+        self.processes.remove(&slot);
+        self.next_start = now + POSTPONED;
+        self.last_failure = Some(why.to_owned());
+        if !std::mem::replace(&mut self.is_postponed, true) {
+            out.push(Action::Say(why.to_owned()));
+        }
+        self.is_changed = true;
         self.advance(now, out);
     }
 

@@ -51,7 +51,7 @@ impl Machine {
             PoolPhase::Stopping
         } else if self.processes.values().any(Process::is_serving) {
             PoolPhase::Up
-        } else if self.failures > 1 {
+        } else if self.failures > 1 || self.is_postponed {
             PoolPhase::Failing
         } else if self.target == 0 {
             PoolPhase::Idle

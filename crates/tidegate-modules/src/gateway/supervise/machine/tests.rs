@@ -384,6 +384,28 @@ fn a_definition_is_on_trial_for_as_long_after_failures() {
     assert_eq!(world.told.1, [1]);
 }
 
+/// Others serve meanwhile, and the program is not blamed.
+#[test]
+fn a_start_without_room_is_tried_again_later_and_said_once() {
+    let mut machine = Machine::new(rules(2, 4), 7, Duration::ZERO);
+    let mut actions = Vec::new();
+    let mut now = Duration::ZERO;
+    machine.advance(now, &mut actions);
+    machine.ready(0, now, &mut actions);
+    for round in 0..9 {
+        let tried = actions.drain(..).filter(|action| *action == Action::Start(1)).count();
+        assert_eq!(tried, 1, "{round}");
+        machine.postponed(1, "no room", now, &mut actions);
+        assert_eq!(actions.contains(&Action::Say("no room".into())), round == 0, "{actions:?}");
+        assert_eq!((machine.phase(), machine.restarts()), (PoolPhase::Up, 0));
+        machine.advance(now + POSTPONED - SECOND, &mut actions);
+        assert!(!actions.contains(&Action::Start(1)), "{actions:?}");
+        now += POSTPONED;
+        machine.advance(now, &mut actions);
+    }
+    assert_eq!(machine.last_failure(), Some("no room"));
+}
+
 /// Requests may wait in the backlog of one that was to get no further ones.
 #[test]
 fn the_workers_are_told_of_each_end() {
