@@ -4,6 +4,7 @@
 //! refused. A mistake of form costs the node it stands in; where it concerns a whole file that plainly holds
 //! only sites, it costs those sites and no others.
 
+use rustix::io::Errno;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -239,6 +240,11 @@ pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
     Diagnostic::error(format!("{} cannot be read: {error}", path.display())).help(match error.kind() {
         ErrorKind::PermissionDenied => {
             "let the user who runs this read it and enter the folders on the way, or run this as one who may"
+        }
+        _ if [Some(Errno::MFILE.raw_os_error()), Some(Errno::NFILE.raw_os_error())]
+            .contains(&error.raw_os_error()) =>
+        {
+            "raise the limit of descriptors (`ulimit -Hn`, or LimitNOFILE= of the service)"
         }
         _ => "name the settings file with `--config FILE`",
     })

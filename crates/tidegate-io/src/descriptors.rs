@@ -65,6 +65,15 @@ pub fn limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
+/// Whether so many more can be had, as far as it can be seen.
+pub fn has_room(count: u64) -> bool {
+    let Some(limit) = limit() else { return true };
+    match std::fs::read_dir("/proc/self/fd") {
+        Ok(held) => held.count() as u64 + count <= limit,
+        Err(error) => !is_exhaustion(&error),
+    }
+}
+
 /// What obeying a message needs beside those that come with it: folders that are opened, pollers.
 const BESIDE: usize = 8;
 /// So many messages may be under way at once: a reload is one of lists and one of settings.

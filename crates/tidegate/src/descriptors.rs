@@ -33,7 +33,7 @@ pub fn none_left(who: &str, what_for: &str, needed: Option<String>) -> String {
          LimitNOFILE= of the service), or {}",
         std::process::id(),
         if who == MASTER {
-            "name fewer logs and listeners"
+            "name fewer logs, listeners and processes of pools"
         } else {
             "try again when there are fewer connections"
         }
@@ -61,6 +61,12 @@ pub fn needed_by_the_master(settings: &Settings) -> u64 {
     let listeners = settings.listeners.len() * revision::workers(settings) * settings.processes as usize;
     let logs = Logs::targets(settings).map(|(target, _)| target).collect::<HashSet<_>>().len();
     (OWN + 3 * listeners + (2 + settings.processes as usize) * logs) as u64
+}
+
+/// How many of its descriptors pools leave to the master: what it needs for a reload, and no more than a quarter of all.
+pub fn kept_back(settings: &Settings) -> u64 {
+    let share = tidegate_io::descriptors::limit().map_or(u64::MAX, |limit| limit / 4);
+    needed_by_the_master(settings).min(share)
 }
 
 /// What a server process needs for a reload beside what it holds already: copies of all its sockets and logs.

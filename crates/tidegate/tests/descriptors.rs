@@ -3,6 +3,8 @@
 mod running;
 
 use running::{Folder, KeepAlive, Server, WAIT, wait_for};
+use rustix::process::{Resource, Rlimit, prlimit};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -278,6 +280,54 @@ impl<'a> Disk<'a> {
 impl Drop for Disk<'_> {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("--lazy").arg(self.0.path("disk")).status();
+    }
+}
+
+/// Each process costs the master some.
+#[test]
+fn pools_leave_the_master_what_commands_need() {
+    let folder = Folder::new("fds-pools");
+    let text = "listen \"127.0.0.1:0\"\nworkers 1\naccess-log \"access\"\n\
+                pool \"many\" { command \"sleep\" \"1000\"; processes min=20 max=20 }\n\
+                site { respond 200 \"here\"; route \"/app\" { proxy \"http://many\" } }\n";
+    let mut server = bounded(&folder, 64, text);
+    server.said("pool many: no further process can be started: process ");
+    for orders in
+        [&["status"][..], &["reload"], &["logs", "reopen"], &["pool", "restart", "many"], &["reload"]]
+    {
+        let outcome = server.tell(orders);
+        assert_eq!(outcome.code, Some(0), "{orders:?}: {}", outcome.stderr);
+    }
+    let pool = &server.status()["pools"][0];
+    assert_eq!((&pool["restarts"], &pool["state"]), (&0.into(), &"up".into()), "{pool}");
+}
+
+/// One is kept for a command; what needs another says that there is none left, and what to do.
+#[test]
+fn a_master_without_descriptors_answers_commands() {
+    let folder = Folder::new("fds-master");
+    let server = Server::with_config(
+        &folder,
+        "listen \"127.0.0.1:0\"\naccess-log \"access\"\nsite { respond 200 \"here\" }\n",
+    );
+    let pid = server.pid();
+    let held = || {
+        let held = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().map(|one| one.unwrap().file_name());
+        held.filter_map(|name| name.to_str()?.parse().ok()).collect::<BTreeSet<u64>>()
+    };
+    // One that is open for a moment only would be free later.
+    assert_eq!(server.tell(&["status"]).code, Some(0));
+    let all = wait_for(|| Some(held()).filter(|all| (0..99).all(|_| held() == *all)), "nothing to be opened");
+    let least = (0..).find(|number| !all.contains(number));
+    prlimit(Some(pid), Resource::Nofile, Rlimit { current: least, maximum: least }).unwrap();
+    let outcome = server.tell(&["reload"]);
+    let said = outcome.stdout + &outcome.stderr;
+    assert!(
+        outcome.code != Some(0) && said.contains("raise the limit") && !said.contains("--config"),
+        "{said}"
+    );
+    for _ in 0..3 {
+        assert_eq!(server.tell(&["status"]).code, Some(0));
     }
 }
 

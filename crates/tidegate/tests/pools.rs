@@ -238,6 +238,17 @@ fn who_crashes_again_and_again_is_answered_for_at_once() {
     assert_eq!(server.get("/").0, 200);
 }
 
+/// Rust handles the first two itself, and ignores the third; the keeper is Rust.
+#[test]
+fn the_signal_that_has_ended_a_process_is_told() {
+    for (name, number) in [("SEGV", 11), ("BUS", 7), ("PIPE", 13), ("TERM", 15)] {
+        let pool = format!("pool \"scripts\" {{ command \"sh\" \"-c\" \"kill -{name} $$\" }}");
+        let server = Server::start(&format!("signal-{name}"), &pool, "proxy \"scripts\"");
+        let told = wait_for(|| server.pool()["last_failure"].as_str().map(str::to_owned), "a failure");
+        assert_eq!(told, format!("was ended by signal {number}"));
+    }
+}
+
 /// The socket is the server's: connecting succeeds, and nobody ever accepts.
 #[test]
 fn who_waits_before_processes_that_end_is_answered_as_soon_as_the_pool_fails() {
@@ -262,7 +273,11 @@ const LISTENER: &str = "import os, select, socket, sys\n\
     listener = socket.socket(fileno=3)\n\
     if FAILS:\n    select.select([listener], [], [])\n    sys.exit(1)\n\
     while True:\n    connection, _ = listener.accept()\n    request = b''\n\
-    \x20   while not request.endswith(b'content'): request += connection.recv(65536)\n\
+    \x20   while not request.endswith(b'content'):\n\
+    \x20       piece = connection.recv(65536)\n\
+    \x20       if not piece: break\n\
+    \x20       request += piece\n\
+    \x20   if not request: continue\n\
     \x20   os.write(os.open('answered', os.O_WRONLY | os.O_CREAT | os.O_APPEND), b'.')\n\
     \x20   connection.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\nok')\n\
     \x20   connection.close()\n";
@@ -311,6 +326,46 @@ fn who_waits_before_one_that_ends_is_given_to_one_that_lives() {
     // None was carried out twice, neither at once nor by the one that comes next.
     wait_for(|| (server.pool()["restarts"].as_u64() >= Some(2)).then_some(()), "one to have failed");
     assert_eq!(fs::read(server.folder.join("cgi-bin/answered")).unwrap().len(), count);
+}
+
+/// The socket is the server's, so that anybody can connect before the program has booted, which takes longer than the second
+/// that proves a program that boots at once.
+#[test]
+fn a_definition_that_fails_while_it_boots_leaves_the_old_processes_serving() {
+    for (name, socket) in
+        [("own", "socket auto pass=descriptor"), ("shared", "socket \"unix:shared.sock\" pass=descriptor")]
+    {
+        let text = |command: &str| {
+            format!(
+                "pool \"scripts\" {{ user \"root\"; folder \"cgi-bin\"; {command}; {socket}; processes min=1 max=2; stop-timeout \"1s\" }}"
+            )
+        };
+        let route = "proxy \"scripts\" { timeout \"15s\" }";
+        let good = "command \"python3\" \"main\"";
+        let main = LISTENER.replace("FAILS", "False").replace("b'content'", "b'\\r\\n\\r\\n'");
+        let server = Server::start_with(&format!("late-{name}"), &text(good), route, &[("main", &main)]);
+        let before = server.all(1);
+        assert_eq!(server.get("/cgi-bin/x").0, 200);
+        Server::write(&server.folder, &text("command \"sh\" \"-c\" \"sleep 1.3; exit 1\""), route);
+        server.tell(&["reload"]);
+        for restarts in 1..=2 {
+            wait_for(
+                || (server.pool()["restarts"].as_u64() >= Some(restarts)).then_some(()),
+                "one to have ended",
+            );
+            let (status, answer) = server.get("/cgi-bin/x");
+            assert_eq!(status, 200, "{name}: {answer}");
+        }
+        let pool = server.pool();
+        assert_eq!((&pool["state"], &pool["last_failure"]), (&"up".into(), &"ended with status 1".into()));
+        assert!(server.processes().is_superset(&before), "{name}: {pool}");
+        // One that works takes over, also where nobody asks for anything.
+        Server::write(&server.folder, &text(&format!("{good} \"again\"")), route);
+        server.tell(&["reload"]);
+        let is_new = |all: &BTreeSet<u64>| all.len() == 1 && all.is_disjoint(&before);
+        wait_for(|| Some(server.processes()).filter(is_new), "the new one alone");
+        assert_eq!(server.get("/cgi-bin/x").0, 200);
+    }
 }
 
 #[test]

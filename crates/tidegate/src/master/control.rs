@@ -14,6 +14,7 @@ use super::status_registry::StatusRegistry;
 use super::stores;
 use crate::revision::ServeOptions;
 use anyhow::{Context, Result, bail};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::Mode;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
@@ -30,6 +31,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
+use tidegate_io::descriptors::is_exhaustion;
 use tidegate_modules::status::Format;
 
 pub use request::{Request, Subject, is_request_id};
@@ -339,8 +341,15 @@ fn accept(
     events: &Sender<Event>,
 ) {
     let guests = Arc::new(Guests::default());
+    // Given up for a command where there is no other: most need none beside, and the others say that there is none left.
+    let mut spare = None;
     loop {
-        let stream = match listener.accept() {
+        spare = spare.or_else(|| eventfd(0, EventfdFlags::CLOEXEC).ok());
+        let accepted = match listener.accept() {
+            Err(error) if is_exhaustion(&error) && spare.take().is_some() => listener.accept(),
+            accepted => accepted,
+        };
+        let stream = match accepted {
             Ok((stream, _)) => Arc::new(stream),
             // Out of descriptors or memory: try again shortly, without spinning.
             Err(_) => {

@@ -4,6 +4,7 @@
 //! What the supervisor says goes to all of them, with the places of a pool divided among them; what they want
 //! is added up before the supervisor hears it.
 
+use crate::descriptors;
 use crate::link::{Link, ToServer};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
@@ -67,6 +68,7 @@ impl Pools {
     /// Takes up the pools of a revision.
     pub fn adopt(&self, settings: &Settings) {
         self.supervisor.set_patience(settings.drain_timeout);
+        self.supervisor.keep_back(descriptors::kept_back(settings));
         let is_there = |name: &str| settings.pools.iter().any(|pool| pool.name == name);
         let mut subscribers = lock(&self.subscribers);
         subscribers.updates.retain(|name, _| is_there(name));

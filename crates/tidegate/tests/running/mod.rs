@@ -178,8 +178,12 @@ impl<'a> Server<'a> {
         all.filter_map(|process| Pid::from_raw(process["pid"].as_i64()? as i32)).collect()
     }
 
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        kill_process(self.pid(), signal).unwrap();
     }
 
     pub fn wait(&mut self) -> ExitStatus {

@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -66,6 +66,8 @@ pub(super) struct Child {
     /// The last line that it has written.
     pub(super) last_line: String,
     pub(super) way: Way,
+    /// A connection was made to the socket that it was passed.
+    is_asked: bool,
     pub(super) pool: Arc<Pool>,
     /// The requests that it gets before it takes work, once they are under way.
     pub(super) warming_up: Option<Arc<WarmingUp>>,
@@ -131,6 +133,7 @@ pub(super) fn start(mut start: Start<'_>) -> Result<Child, String> {
             lines: Lines::default(),
             last_line: String::new(),
             way,
+            is_asked: false,
             pool,
             warming_up: None,
             opcache,
@@ -278,12 +281,17 @@ impl Child {
         self.ended.number().unsigned_abs()
     }
 
-    /// Whether it takes connections now.
-    pub(super) fn answers(&self) -> bool {
+    /// Whether it takes connections now. To a socket that it was passed anybody can connect: with `must_accept` it has to
+    /// accept what was connected there first.
+    pub(super) fn answers(&mut self, must_accept: bool) -> bool {
         match &self.way {
+            Way::Socket(open) if must_accept => {
+                let has_accepted = self.is_asked && !open.has_waiting();
+                self.is_asked = self.is_asked || connects(&open.address);
+                has_accepted
+            }
             Way::Socket(_) => true,
-            Way::Own(PoolAddress::Tcp(address)) => accepts(*address),
-            Way::Own(PoolAddress::Unix(path)) => UnixStream::connect(path).is_ok(),
+            Way::Own(address) => connects(address),
         }
     }
 
@@ -370,7 +378,10 @@ impl Drop for Child {
     }
 }
 
-fn accepts(address: SocketAddr) -> bool {
-    // The address is of this machine: the answer comes at once.
-    TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_ok()
+fn connects(address: &PoolAddress) -> bool {
+    match address {
+        // The address is of this machine: the answer comes at once.
+        PoolAddress::Tcp(address) => TcpStream::connect_timeout(address, Duration::from_millis(100)).is_ok(),
+        PoolAddress::Unix(path) => UnixStream::connect(path).is_ok(),
+    }
 }

@@ -48,6 +48,7 @@ enum Message {
     Status(Sender<Vec<PoolStatus>>),
     Servers(Vec<u32>),
     Patience(Duration),
+    KeepBack(u64),
     Restart(String, Sender<bool>),
 }
 
@@ -97,6 +98,7 @@ impl Supervisor {
             pools: BTreeMap::new(),
             leaving: Vec::new(),
             asked: Duration::ZERO,
+            kept_back: 0,
         };
         let (lives, thread) = channel::<()>();
         std::thread::Builder::new().name("tidegate-pools".into()).spawn(move || {
@@ -138,6 +140,11 @@ impl Supervisor {
     /// How long server processes may take then.
     pub fn set_patience(&self, patience: Duration) {
         self.send(Message::Patience(patience));
+    }
+
+    /// Descriptors of this process that pools leave to others.
+    pub fn keep_back(&self, descriptors: u64) {
+        self.send(Message::KeepBack(descriptors));
     }
 
     /// Replaces the processes of a pool one by one, each when its requests are done. Whether there is such a pool that this
@@ -232,6 +239,8 @@ struct Driver {
     leaving: Vec<Running>,
     /// When demands were last asked for.
     asked: Duration,
+    /// Descriptors that are not for pools.
+    kept_back: u64,
 }
 
 impl Driver {
@@ -288,6 +297,7 @@ impl Driver {
                 Ok(Message::Report(demands)) => self.take_demands(demands),
                 Ok(Message::Servers(servers)) => self.guard.servers(servers),
                 Ok(Message::Patience(patience)) => self.guard.patience(patience),
+                Ok(Message::KeepBack(descriptors)) => self.kept_back = descriptors,
                 Ok(Message::Restart(name, answer)) => {
                     let is_ours = self.effects().is_some_and(|(effects, running, _)| {
                         running.get_mut(&name).is_some_and(|pool| pool.replace(&effects))
@@ -391,6 +401,7 @@ impl Driver {
             publish: &*self.ends.publish,
             now: self.begun.elapsed(),
             waker: &self.waker,
+            kept_back: self.kept_back,
         };
         Some((effects, &mut self.pools, &mut self.leaving))
     }

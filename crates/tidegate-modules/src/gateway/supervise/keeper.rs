@@ -17,14 +17,15 @@
 
 use super::descendants;
 use super::launch::{Launch, OURSELVES};
-use nix::sys::signal::{SigSet, Signal as Number, raise};
+use nix::sys::signal::{SigSet, Signal as Number};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitStatus, getppid, kill_process, set_parent_process_death_signal,
-    setrlimit,
+    DumpableBehavior, Pid, Signal, WaitStatus, getppid, kill_process, set_dumpable_behavior,
+    set_parent_process_death_signal,
 };
+use signal_hook::low_level::{emulate_default_handler, raise};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -207,11 +208,13 @@ fn release_streams(child: Pid) -> io::Result<()> {
 fn end_as(status: Option<WaitStatus>) -> u8 {
     let Some(status) = status else { return 1 };
     if let Some(signal) = status.terminating_signal() {
-        // The application has left its memory behind, where it may; this process's says nothing.
-        let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+        // The application has left its memory behind, where it may; this process's says nothing. A limit would not do: a core
+        // dump that goes to a program (core(5)) knows none.
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         let _ = SigSet::empty().thread_set_mask();
-        if let Ok(signal) = Number::try_from(signal) {
-            let _ = raise(signal);
+        // The runtime of Rust handles SEGV and BUS, and ignores PIPE.
+        if emulate_default_handler(signal).is_err() {
+            let _ = raise(signal); // one that it does not know, such as a real-time signal, has kept its default
         }
         return 1;
     }

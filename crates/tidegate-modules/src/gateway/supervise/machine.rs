@@ -5,9 +5,9 @@
 //!
 //! A process is started, serves, is drained (it gets no further requests and ends those it has), is told to
 //! end, and is killed when it does not. One that is worn out, by its number of requests or since the
-//! settings say something else now, is drained once another serves in its place: so a change of settings
-//! that does not work leaves the old processes serving. Where the user has changed nothing of the old is kept: all are
-//! drained at once, and requests wait for the new ones.
+//! settings say something else now, is drained once another serves in its place. New settings are on trial until a
+//! process of theirs has accepted a connection and lived for a while from then on; until then the old processes serve. Where
+//! the user has changed nothing of the old is kept: all are drained at once, and requests wait for the new ones.
 
 use super::pace::{Bucket, pause};
 use crate::gateway::places::Demand;
@@ -17,12 +17,16 @@ use std::time::Duration;
 
 /// How a process has ended that got SIGKILL: somebody's order, or the kernel's want of memory.
 pub(super) const KILLED: &str = "was ended by signal 9";
-/// A process that lives so long has proved that its program works.
+/// A process that takes requests for so long has proved that its program works.
 const PROOF: Duration = Duration::from_secs(1);
+/// The same of new settings where processes share a socket: which of them accepts a connection is not known.
+const SHARED_PROOF: Duration = Duration::from_secs(10);
 /// How long a process may take until it takes requests.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 /// How long requests under way may hold up a process that is to go.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a start waits that the system has had no room for.
+const POSTPONED: Duration = Duration::from_secs(5);
 /// One start in so long, beyond those that the bucket holds.
 const START_EACH: Duration = Duration::from_millis(125);
 
@@ -74,7 +78,7 @@ pub(super) struct Usage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// On its way; takes requests when it is ready, and after a failure not before it has proved itself.
-    Starting { is_ready: bool, not_before: Duration },
+    Starting { not_before: Duration },
     /// Takes requests since the update of this number.
     Serving { since: u64 },
     /// Takes none since the update of this number.
@@ -87,6 +91,8 @@ enum Stage {
 struct Process {
     stage: Stage,
     started: Duration,
+    /// When it could take requests.
+    ready_at: Option<Duration>,
     /// While it starts: how long it may.
     patience_until: Duration,
     is_proved: bool,
@@ -143,6 +149,8 @@ pub(super) struct Machine {
     /// A start that is only waiting for the time.
     start_due: Option<Duration>,
     bucket: Bucket,
+    /// The system had no room for the last one, which has been said.
+    is_postponed: bool,
     chance: fastrand::Rng,
     /// How many the workers had use for when they last told; those that wait want all there are.
     needed: usize,
@@ -169,6 +177,7 @@ impl Machine {
             next_start: now,
             start_due: None,
             bucket: Bucket::new(size, START_EACH, now),
+            is_postponed: false,
             chance: fastrand::Rng::with_seed(seed),
             needed: 0,
             surplus_since: None,
@@ -240,11 +249,35 @@ impl Machine {
         }
     }
 
+    /// Whether a process is ready only when it has accepted a connection, also on a socket that it was passed: until then
+    /// others serve.
+    pub(super) fn must_accept(&self) -> bool {
+        self.is_on_trial() && !self.rules.is_shared
+    }
+
+    /// Whether the settings have yet to show that they work, while processes of those before serve.
+    fn is_on_trial(&self) -> bool {
+        !self.works && self.count(|process| process.is_worn && process.is_serving()) > 0
+    }
+
     /// A process takes requests: its socket was its own before it began, or it was asked and has answered.
     pub(super) fn ready(&mut self, slot: Slot, now: Duration, out: &mut Vec<Action>) {
-        if let Some(Process { stage: Stage::Starting { is_ready, .. }, .. }) = self.processes.get_mut(&slot) {
-            *is_ready = true;
+        if let Some(process) = self.processes.get_mut(&slot) {
+            process.ready_at.get_or_insert(now);
+            self.is_postponed = false;
         }
+        self.advance(now, out);
+    }
+
+    /// The system has no room for a process, which is no fault of its program: it is tried again later. `why` is a sentence.
+    pub(super) fn postponed(&mut self, slot: Slot, why: &str, now: Duration, out: &mut Vec<Action>) {
+        self.processes.remove(&slot);
+        self.next_start = now + POSTPONED;
+        self.last_failure = Some(why.to_owned());
+        if !std::mem::replace(&mut self.is_postponed, true) {
+            out.push(Action::Say(why.to_owned()));
+        }
+        self.is_changed = true;
         self.advance(now, out);
     }
 
@@ -268,18 +301,29 @@ impl Machine {
             // Killed from outside, while others of its kind serve, says nothing about the program.
             let is_no_fault =
                 how.starts_with(KILLED) && self.count(|other| other.is_current() && other.is_serving()) > 0;
-            // However long it has lived: it has not begun to do what it is there for.
-            let is_useless = is_awaited && !process.has_answered && !is_no_fault;
-            if is_useless {
-                self.failures = self.failures.max(process.failures_before);
-                self.fail(&format!("{how} before it has taken a request"), now, out);
-            } else if process.is_proved || age >= PROOF || is_no_fault {
-                out.push(Action::Say(format!(
+            // However long it has lived, of some it is known that they have not begun to do what they are there for.
+            let failed = if is_no_fault {
+                None
+            } else if is_awaited && !process.has_answered {
+                Some("before it has answered a request")
+            } else if !process.is_proved && age < PROOF {
+                Some("soon after its start")
+            } else if process.ready_at.is_none() {
+                Some("before it took requests")
+            } else if !process.is_proved && !process.is_worn && self.is_on_trial() {
+                Some("soon after it took requests")
+            } else {
+                None
+            };
+            match failed {
+                Some(when) => {
+                    self.failures = self.failures.max(process.failures_before);
+                    self.fail(&format!("{how} {when}"), now, out);
+                }
+                None => out.push(Action::Say(format!(
                     "a process {how} after {} s; another is started",
                     age.as_secs()
-                )));
-            } else {
-                self.fail(&format!("{how} soon after its start"), now, out);
+                ))),
             }
         }
         self.advance(now, out);
@@ -290,10 +334,11 @@ impl Machine {
         let pause = pause(self.failures, self.chance.u8(..));
         self.next_start = now + pause;
         self.is_changed = true;
+        let meanwhile = if self.is_on_trial() { "; those before it go on serving" } else { "" };
         out.push(Action::Say(match pause {
-            Duration::ZERO => format!("a process {how}; another is started"),
+            Duration::ZERO => format!("a process {how}{meanwhile}; another is started"),
             _ => format!(
-                "a process {how}, {} times in a row; next attempt in {} ms",
+                "a process {how}, {} times in a row{meanwhile}; next attempt in {} ms",
                 self.failures,
                 pause.as_millis()
             ),
@@ -401,18 +446,25 @@ impl Machine {
 
     fn pass_time(&mut self, now: Duration, out: &mut Vec<Action>) {
         for slot in self.slots(|_| true) {
+            let (is_on_trial, proof) = (self.is_on_trial(), self.proof());
             let Some(process) = self.processes.get_mut(&slot) else { continue };
-            if !process.is_proved && now.saturating_sub(process.started) >= PROOF {
+            if let Stage::Starting { not_before } = process.stage
+                && process.ready_at.is_some()
+                && now >= not_before
+            {
+                process.stage = Stage::Serving { since: self.sequence + 1 };
+                self.is_changed = true;
+                if is_on_trial {
+                    process.ready_at = Some(now); // it has to go on with requests, which come from now on
+                }
+            }
+            if !process.is_proved && process.ready_at.is_some_and(|at| now.saturating_sub(at) >= proof) {
                 process.is_proved = true;
                 self.works |= !process.is_worn;
                 self.failures = 0;
             }
             match process.stage {
-                Stage::Starting { is_ready: true, not_before } if now >= not_before => {
-                    process.stage = Stage::Serving { since: self.sequence + 1 };
-                    self.is_changed = true;
-                }
-                Stage::Starting { is_ready: false, .. } if now >= process.patience_until => {
+                Stage::Starting { .. } if process.ready_at.is_none() && now >= process.patience_until => {
                     self.restarts += 1;
                     self.fail("took no requests within its first minute", now, out);
                     self.terminate(slot, now, out);
@@ -426,6 +478,11 @@ impl Machine {
                 _ => {}
             }
         }
+    }
+
+    /// How long a process has to take requests.
+    fn proof(&self) -> Duration {
+        if self.rules.is_shared && self.is_on_trial() { SHARED_PROOF } else { PROOF }
     }
 
     /// Wants one process less where more than are needed have been there for long. Workers that want nothing tell nothing,
@@ -470,10 +527,10 @@ impl Machine {
             let slot = (0..).find(|slot| !self.processes.contains_key(slot));
             let Some(slot) = slot else { return };
             let not_before = if self.failures > 1 { now + PROOF } else { now };
-            let stage = Stage::Starting { is_ready: false, not_before };
             let process = Process {
-                stage,
+                stage: Stage::Starting { not_before },
                 started: now,
+                ready_at: None,
                 patience_until: now + START_PATIENCE,
                 is_proved: false,
                 is_worn: false,
@@ -496,8 +553,7 @@ impl Machine {
         // Worn ones first, as soon as enough others serve: others that work, where the definition is new.
         loop {
             let works = self.works;
-            let serving =
-                self.count(|process| process.is_serving() && (works || process.is_worn || process.is_proved));
+            let serving = self.count(|process| process.is_serving() && (works || process.is_worn));
             let worn = self.slots(|process| process.is_worn && process.is_serving());
             let oldest = worn.into_iter().min_by_key(|slot| self.processes[slot].started);
             let Some(slot) = oldest.filter(|_| serving > self.target) else { break };

@@ -18,7 +18,10 @@ use std::time::Duration;
 use tidegate_config::settings::ListenAddress;
 use tidegate_config::settings::pool::{Application, Measure, Pool, Processes, Program, WarmUp};
 use tidegate_core::log;
+use tidegate_io::descriptors;
 
+/// Descriptors that a process costs for as long as it is there, and one.
+const PER_PROCESS: u64 = 5;
 /// Requests that an address takes at once where the settings do not say.
 const EXTERNAL_PLACES: usize = 16;
 
@@ -30,6 +33,25 @@ pub(super) struct Effects<'a> {
     pub(super) publish: &'a dyn Fn(PoolUpdate),
     pub(super) now: Duration,
     pub(super) waker: &'a Waker,
+    /// Descriptors that are not for pools.
+    pub(super) kept_back: u64,
+}
+
+impl Effects<'_> {
+    fn has_room(&self) -> bool {
+        descriptors::has_room(PER_PROCESS + self.kept_back)
+    }
+
+    /// A sentence where there is none.
+    fn no_room(&self) -> String {
+        let limit = descriptors::limit().map_or("no more".to_owned(), |limit| limit.to_string());
+        format!(
+            "no further process can be started: process {} may hold {limit} descriptors, and {} are kept back for commands, logs \
+             and settings; raise the limit (`ulimit -Hn`, or LimitNOFILE= of the service), or lower `processes max`",
+            std::process::id(),
+            self.kept_back
+        )
+    }
 }
 
 /// A pool.
@@ -221,6 +243,7 @@ impl Running {
 
     /// Whether a process takes connections by now, and has had what it gets first.
     fn is_ready(&mut self, slot: Slot, effects: &Effects<'_>) -> bool {
+        let must_accept = self.must_accept();
         let Some(child) = self.children.get_mut(&slot) else { return false };
         if let Some(warming_up) = &child.warming_up {
             if warming_up.is_done() {
@@ -230,7 +253,7 @@ impl Running {
             }
             return warming_up.is_done();
         }
-        if !child.answers() {
+        if !child.answers(must_accept) {
             return false;
         }
         if let PoolAddress::Unix(path) = child.way.address() {
@@ -250,6 +273,10 @@ impl Running {
                 true
             }
         }
+    }
+
+    fn must_accept(&self) -> bool {
+        self.machine.as_ref().is_some_and(Machine::must_accept)
     }
 
     /// Processes that are asked whether they take requests yet.
@@ -339,12 +366,17 @@ impl Running {
         while let Some(action) = actions.pop_front() {
             match action {
                 Action::Start(slot) => {
-                    let outcome = self.start(slot, effects);
+                    // One that fails for want of them has found room that was gone a moment later.
+                    let outcome =
+                        if effects.has_room() { self.start(slot, effects) } else { Err(effects.no_room()) };
                     let Some(machine) = &mut self.machine else { return };
                     let mut more = Vec::new();
                     match outcome {
                         Ok(true) => machine.ready(slot, effects.now, &mut more),
                         Ok(false) => {}
+                        Err(_) if !effects.has_room() => {
+                            machine.postponed(slot, &effects.no_room(), effects.now, &mut more);
+                        }
                         Err(problem) => machine.exited(slot, &problem, false, effects.now, &mut more),
                     }
                     actions.extend(more);
@@ -392,7 +424,7 @@ impl Running {
         if is_warmed_up {
             effects.waker.wake(); // it may begin at once
         }
-        let is_ready = matches!(child.way, child::Way::Socket(_)) && !is_warmed_up;
+        let is_ready = matches!(child.way, child::Way::Socket(_)) && !is_warmed_up && !self.must_accept();
         self.children.insert(slot, child);
         Ok(is_ready)
     }

@@ -8,11 +8,13 @@ impl Machine {
     /// When [`Machine::advance`] has something to do at the latest.
     pub(in crate::gateway::supervise) fn next(&self) -> Option<Duration> {
         let of_processes = self.processes.values().filter_map(|process| match process.stage {
-            Stage::Starting { is_ready: true, not_before } => Some(not_before),
-            Stage::Starting { is_ready: false, .. } => Some(process.patience_until),
+            Stage::Starting { not_before } if process.ready_at.is_some() => Some(not_before),
+            Stage::Starting { .. } => Some(process.patience_until),
             Stage::Draining { until, .. } => Some(until),
             Stage::Stopping { kill_at } => kill_at,
-            Stage::Serving { .. } => (!process.is_proved).then_some(process.started + PROOF),
+            Stage::Serving { .. } => {
+                process.ready_at.filter(|_| !process.is_proved).map(|at| at + self.proof())
+            }
         });
         let start = self.start_due.filter(|_| !self.is_stopping);
         let surplus = self.surplus_since.map(|since| since + self.rules.idle);
@@ -26,7 +28,7 @@ impl Machine {
 
     /// Those that have not said yet that they take requests.
     pub(in crate::gateway::supervise) fn unready(&self) -> impl Iterator<Item = Slot> + '_ {
-        let is_unready = |process: &Process| matches!(process.stage, Stage::Starting { is_ready: false, .. });
+        let is_unready = |process: &Process| process.is_starting() && process.ready_at.is_none();
         self.processes.iter().filter(move |(_, process)| is_unready(process)).map(|(slot, _)| *slot)
     }
 
@@ -49,7 +51,7 @@ impl Machine {
             PoolPhase::Stopping
         } else if self.processes.values().any(Process::is_serving) {
             PoolPhase::Up
-        } else if self.failures > 1 {
+        } else if self.failures > 1 || self.is_postponed {
             PoolPhase::Failing
         } else if self.target == 0 {
             PoolPhase::Idle

@@ -27,6 +27,8 @@ enum Program {
     Crashes,
     /// Serves, and ends only when killed.
     Stubborn,
+    /// Never takes requests.
+    Boots,
 }
 
 /// Machine, clock and processes.
@@ -78,7 +80,9 @@ impl World {
                     self.starts.push((self.now, slot));
                     self.usage.insert(slot, (0, 0));
                     self.alive.insert(slot, self.program);
-                    self.machine.ready(slot, self.now, &mut more);
+                    if self.program != Program::Boots {
+                        self.machine.ready(slot, self.now, &mut more);
+                    }
                     if self.program == Program::Crashes {
                         self.alive.remove(&slot);
                         self.machine.exited(slot, "ended with status 3", false, self.now, &mut more);
@@ -321,6 +325,85 @@ fn who_ends_before_it_has_taken_what_waits_has_failed_however_long_it_lived() {
         end(&mut world, answers);
         assert_eq!((world.machine.phase(), world.serving()), (PoolPhase::Up, 1), "{answers}");
     }
+}
+
+/// As an application without its database does.
+#[test]
+fn a_definition_that_fails_late_leaves_the_old_processes_serving() {
+    // Of a shared socket it is not known whether a process accepts anything.
+    for (is_shared, program) in [(false, Program::Boots), (true, Program::Good)] {
+        let mut world = World::new(Rules { is_shared, ..rules(2, 2) }, Program::Good);
+        world.pass(5 * SECOND);
+        let old = world.told.1.clone();
+        world.program = program;
+        world.run(|machine, now, out| machine.replace(Rules { is_shared, ..rules(2, 2) }, now, out));
+        for _ in 0..9 {
+            assert_eq!(world.machine.must_accept(), !is_shared);
+            world.pass(3 * SECOND);
+            let new: Vec<Slot> = world.alive.keys().copied().filter(|slot| !old.contains(slot)).collect();
+            for slot in new {
+                world.alive.remove(&slot).expect("it lives");
+                world.run(|machine, now, out| machine.exited(slot, "ended with status 1", false, now, out));
+            }
+            assert!(old.iter().all(|slot| world.told.1.contains(slot)), "{:?}", world.told);
+            assert_eq!(world.machine.phase(), PoolPhase::Up);
+        }
+        assert!(
+            world.starts.len() < 2 + 9,
+            "attempts come at longer and longer intervals: {:?}",
+            world.starts
+        );
+        let said = world.said.last().expect("it is said");
+        assert!(said.contains("times in a row; those before it go on serving; next attempt"), "{said}");
+        world.program = Program::Good;
+        world.pass(60 * SECOND);
+        world.report(0, Duration::ZERO);
+        assert_eq!((world.serving(), world.alive.len()), (2, 2));
+        assert!(world.starts[world.starts.len() - 2..].iter().all(|(_, slot)| world.told.1.contains(slot)));
+        assert!(!world.machine.must_accept());
+    }
+}
+
+/// One that fails with its first request: after failures it gets requests later, and is on trial from then on.
+#[test]
+fn a_definition_is_on_trial_for_as_long_after_failures() {
+    let mut world = World::new(rules(1, 1), Program::Good);
+    world.pass(5 * SECOND);
+    world.run(|machine, now, out| machine.replace(rules(1, 1), now, out));
+    for _ in 0..4 {
+        assert_eq!(world.told.1, [0, 1]);
+        world.pass(SECOND / 2);
+        world.alive.remove(&1).expect("it lives");
+        world.run(|machine, now, out| machine.exited(1, "ended with status 1", false, now, out));
+        while !world.told.1.contains(&1) {
+            let due = world.machine.next().expect("it tries again");
+            world.pass(due.saturating_sub(world.now));
+        }
+    }
+    world.pass(SECOND);
+    assert_eq!(world.told.1, [1]);
+}
+
+/// Others serve meanwhile, and the program is not blamed.
+#[test]
+fn a_start_without_room_is_tried_again_later_and_said_once() {
+    let mut machine = Machine::new(rules(2, 4), 7, Duration::ZERO);
+    let mut actions = Vec::new();
+    let mut now = Duration::ZERO;
+    machine.advance(now, &mut actions);
+    machine.ready(0, now, &mut actions);
+    for round in 0..9 {
+        let tried = actions.drain(..).filter(|action| *action == Action::Start(1)).count();
+        assert_eq!(tried, 1, "{round}");
+        machine.postponed(1, "no room", now, &mut actions);
+        assert_eq!(actions.contains(&Action::Say("no room".into())), round == 0, "{actions:?}");
+        assert_eq!((machine.phase(), machine.restarts()), (PoolPhase::Up, 0));
+        machine.advance(now + POSTPONED - SECOND, &mut actions);
+        assert!(!actions.contains(&Action::Start(1)), "{actions:?}");
+        now += POSTPONED;
+        machine.advance(now, &mut actions);
+    }
+    assert_eq!(machine.last_failure(), Some("no room"));
 }
 
 /// Requests may wait in the backlog of one that was to get no further ones.
