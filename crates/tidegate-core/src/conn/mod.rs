@@ -57,6 +57,8 @@ const TURNS: usize = 16;
 /// Chunks and frames that are decoded in one turn: 16 reads may hold a hundred thousand of them, of a byte each. Frames of one read
 /// stay together.
 const PIECES: u32 = 1024;
+/// Of these a request is so many, by the time that it takes.
+const REQUEST_PIECES: u32 = 16;
 
 /// What the worker does with a connection that has run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -501,6 +503,9 @@ impl Connection {
             result?;
             if self.protocol.is_h2() {
                 continue;
+            }
+            if cx.pieces >= PIECES {
+                break; // what is left of the input is no news to wait for
             }
             // The common case ends here: answered at once, socket drained.
             if !self.readable && self.is_free() && self.keep_alive && !self.eof {

@@ -4,7 +4,7 @@ use super::content::Incoming;
 use super::decide::{Decision, Outcome, RequestHead};
 use super::preface::{FirstBytes, judge_first_bytes};
 use super::send::{Output, Told};
-use super::{Connection, Request, Timer, Work, faults, is_https, kind_of};
+use super::{Connection, PIECES, REQUEST_PIECES, Request, Timer, Work, faults, is_https, kind_of};
 use crate::admission::Admitted;
 use crate::answer;
 use crate::batch::Batch;
@@ -64,10 +64,10 @@ impl Connection {
     /// The input begins with something else than before: a head that was read as far as it goes, or what is
     /// not its turn yet and has not been looked at.
     fn begin_scan(&mut self, cx: &Ctx) {
-        let is_free = self.is_free();
+        let is_known = self.is_free() && cx.pieces < PIECES;
         let Some((input, scanner)) = self.input.with_known() else { return };
         *scanner = HeadScanner::new();
-        if is_free {
+        if is_known {
             scanner.needs_parse(input, &cx.head_limits);
         }
     }
@@ -85,13 +85,14 @@ impl Connection {
                 }
                 continue;
             }
-            if !self.is_ready_for_more() || !self.keep_alive {
+            if !self.is_ready_for_more() || !self.keep_alive || cx.pieces >= PIECES {
                 break;
             }
             let mut space = FieldSpace::new();
             match h1::parse_request(&data[at..], &cx.head_limits, &mut space) {
                 Ok(Some(head)) => {
                     at += head.len;
+                    cx.pieces += REQUEST_PIECES;
                     self.begin(key, cx, &head, at == data.len())?;
                 }
                 Ok(None) => break,

@@ -154,3 +154,51 @@ fn a_request_is_counted_where_its_answer_finds_nobody() {
         std::thread::spawn(run).join().unwrap();
     }
 }
+
+/// Content in the smallest of chunks holds nobody up for longer than other content.
+#[test]
+fn a_turn_takes_no_more_than_some_chunks() {
+    const CHUNKS: usize = 8192;
+    let (make, _, _) = server::registry();
+    let (mut client, stream) = pair();
+    let mut solo = Solo::new(&Arc::new(server::settings("")), &make, stream).unwrap();
+    client.write_all(b"POST /count HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+    client.write_all(&b"1\r\nu\r\n".repeat(CHUNKS)).unwrap();
+    client.write_all(b"0\r\n\r\n").unwrap();
+    let mut turns = 1;
+    while solo.turn() == Next::Again {
+        turns += 1;
+    }
+    while solo.is_answering() {
+        solo.wait(std::time::Duration::from_secs(10)).unwrap();
+    }
+    assert!(turns >= CHUNKS / 1024, "{turns}");
+    let answer = String::from_utf8(drain(&mut client)).unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.contains(&format!("\r\n\r\n{CHUNKS} of")),
+        "{answer}"
+    );
+}
+
+/// Whoever sends many requests at once gets all answers, and others have their turns between them.
+#[test]
+fn a_turn_takes_no_more_than_some_requests() {
+    const REQUESTS: usize = 1000;
+    let (make, _, _) = server::registry();
+    let (mut client, stream) = pair();
+    let mut solo = Solo::new(&Arc::new(server::settings("")), &make, stream).unwrap();
+    client.write_all(&b"GET /bytes?5 HTTP/1.1\r\nHost: x\r\n\r\n".repeat(REQUESTS)).unwrap();
+    let (mut turns, mut received) = (0, Vec::new());
+    loop {
+        let next = solo.turn();
+        turns += 1;
+        received.extend(drain(&mut client));
+        if next != Next::Again
+            && received.windows(12).filter(|front| front == b"HTTP/1.1 200").count() == REQUESTS
+        {
+            break;
+        }
+        assert!(turns < 2 * REQUESTS, "it goes on");
+    }
+    assert!(turns > REQUESTS / 64, "{turns}");
+}
