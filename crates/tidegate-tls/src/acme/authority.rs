@@ -2,7 +2,7 @@
 
 use super::dns::Dns;
 use super::local::is_local;
-use super::manager::{Issue, IssueError, Local};
+use super::manager::{Issue, IssueError, Local, plain};
 use super::schedule::Window;
 use super::solvers::{self, Challenge, ChallengeKind, ChallengeServers, Solver};
 use super::storage::Storage;
@@ -272,11 +272,6 @@ fn problem(problem: &instant_acme::Problem) -> String {
         text += &format!("; {}", sub.detail.clone().unwrap_or_default());
     }
     plain(&text)
-}
-
-/// What others say goes into a log line: no control characters, and not much of it.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(600).collect()
 }
 
 /// RFC 4648 sections 4 and 5; padding may be there or not.

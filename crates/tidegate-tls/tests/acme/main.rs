@@ -1,4 +1,5 @@
 //! Automatic certificates on a clock that the tests turn, with authorities that fail on purpose.
 
+mod issued;
 mod renewals;
 mod sharing;
