@@ -1,8 +1,11 @@
-//! What a certificate has to be to be kept and served for a name. `manager` asks before it writes anything, so that
-//! what an authority hands out never takes the place of a better one; and when it reads what was kept.
+//! What a certificate has to be to be kept and served for a name. `manager` asks before it writes anything, and
+//! writes what was looked at here, so that what an authority hands out never takes the place of a better one. It asks as
+//! well when it reads what was kept.
 
 use super::schedule::due_at;
-use crate::certificate::{About, Certificate, CertificateError, Pair};
+use crate::certificate::{About, Certificate, CertificateError, Pair, certificates};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use std::net::IpAddr;
 
 /// By how many seconds an authority's clock may be ahead of ours.
@@ -10,22 +13,27 @@ const CLOCK_TOLERANCE: i64 = 300;
 /// Names of a certificate that a message lists.
 const LISTED: usize = 5;
 
-/// What a certificate says that an authority has just issued for a name: chain and key, PEM. `now` is in seconds
-/// since 1970.
+/// A certificate that may be kept.
+pub(super) struct Accepted {
+    /// What it says.
+    pub(super) about: About,
+    /// PEM: it, those of who signed it, its key; nothing else that the authority may have put between.
+    pub(super) pem: String,
+}
+
+/// Looks at what an authority has just issued for a name: chain and key, PEM. `now` is in seconds since 1970.
 ///
 /// # Errors
 /// A sentence about the authority: what it has answered is no certificate, one for another key or another name, or one
 /// that is not in force or due to be renewed already.
-pub(super) fn accept_issued(name: &str, certificate: &str, key: &str, now: i64) -> Result<About, String> {
-    let pair = Pair {
-        certificate_name: "its answer".into(),
-        key_name: "the request".into(),
-        certificate: certificate.as_bytes().to_vec(),
-        key: key.as_bytes().to_vec(),
-    };
-    let about = match Certificate::new(&pair) {
+pub(super) fn accept_issued(name: &str, certificate: &str, key: &str, now: i64) -> Result<Accepted, String> {
+    let unreadable = |why: String| format!("its answer holds a certificate that cannot be read: {why}");
+    let chain = certificates(certificate.as_bytes()).map_err(unreadable)?;
+    let chain = chain.ok_or("it gave no certificate")?;
+    let pem: String = chain.iter().map(|der| pem_of(der)).chain([key.to_owned()]).collect();
+    let about = match Certificate::new(&Pair::in_one_file("its answer", pem.as_bytes())) {
         Ok(made) => made.about,
-        Err(CertificateError::NoCertificate { .. }) => return Err("it gave no certificate".into()),
+        Err(CertificateError::Malformed { why, .. }) => return Err(unreadable(why)),
         Err(CertificateError::Mismatch { .. }) => {
             return Err("it issued a certificate for another key than the one that was sent".into());
         }
@@ -40,7 +48,17 @@ pub(super) fn accept_issued(name: &str, certificate: &str, key: &str, now: i64) 
             "it issued a certificate that is due to be renewed already: it ends on {until}, and less than a third of its life is left"
         ));
     }
-    Ok(about)
+    Ok(Accepted { about, pem })
+}
+
+/// RFC 7468 section 5.
+fn pem_of(der: &[u8]) -> String {
+    let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
+    for line in STANDARD.encode(der).as_bytes().chunks(64) {
+        pem.extend(line.iter().copied().map(char::from));
+        pem.push('\n');
+    }
+    pem + "-----END CERTIFICATE-----\n"
 }
 
 /// What a kept pair says; `None` where it cannot be served for this name now.

@@ -4,7 +4,7 @@
 //! It runs on a thread of the master's. Who issues and what time it is are parameters, so that its tests run on a
 //! clock of their own against authorities that fail on purpose.
 
-use super::acceptance::{accept_issued, accept_kept};
+use super::acceptance::{Accepted, accept_issued, accept_kept};
 use super::schedule::{Schedule, Task, Window};
 use super::storage::{STALE, Seen, Storage, TOUCH};
 use crate::certificate::{About, Pair};
@@ -310,12 +310,11 @@ async fn issue(
     let mut again = None;
     for issuer in issuers.iter().filter(|issuer| issuer.issues_for(name)) {
         let accepted = issuer.obtain(name, present).await.and_then(|(certificate, key)| {
-            let about = accept_issued(name, &certificate, &key, clock.now());
-            Ok((about.map_err(|why| IssueError::new(plain(&why)))?, certificate, key))
+            accept_issued(name, &certificate, &key, clock.now()).map_err(|why| IssueError::new(plain(&why)))
         });
         match accepted {
-            Ok((about, certificate, key)) => {
-                let kept = storage.keep_certificate(name, &certificate, &key);
+            Ok(Accepted { about, pem }) => {
+                let kept = storage.keep_certificate(name, &pem);
                 let pair = kept.map_err(|error| {
                     IssueError::new(format!("cannot keep it in {}: {error}", storage.root().display()))
                 })?;

@@ -80,19 +80,17 @@ impl Storage {
         if has_key { Some(kept) } else { Pair::read(&path, &key_beside).ok() }
     }
 
-    /// Keeps the certificate of a name and its key, PEM, in the place of the pair before.
+    /// Keeps the certificate of a name in the place of the one before. `pem` holds its key as well.
     ///
     /// # Errors
     /// The folder or the file cannot be written, and the pair before is as it was; or a key that lies beside the file
     /// cannot be removed.
-    pub fn keep_certificate(&self, name: &str, certificate: &str, key: &str) -> io::Result<Pair> {
+    pub fn keep_certificate(&self, name: &str, pem: &str) -> io::Result<Pair> {
         let (path, key_beside) = self.certificate_paths(name);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.folder_of(name))?;
-        let both = format!("{}\n{key}", certificate.trim_end()).into_bytes();
-        write(&path, &both)?;
+        write(&path, pem.as_bytes())?;
         remove(&key_beside)?;
-        let shown = path.display().to_string();
-        Ok(Pair { certificate_name: shown.clone(), key_name: shown, certificate: both.clone(), key: both })
+        Ok(Pair::in_one_file(&path.display().to_string(), pem.as_bytes()))
     }
 
     /// The file of a pair, and where builds before kept its key.

@@ -101,6 +101,28 @@ fn the_next_authority_is_asked_where_the_first_hands_out_what_is_unfit() {
     });
 }
 
+/// What an authority puts beside its certificates, a key of somebody above all, is not kept with them.
+#[test]
+fn what_is_kept_is_certificates_and_our_key_alone() {
+    turned(async |clock| {
+        let folder = Folder::new("beside");
+        let (authority, now) = (Scripted::new("one", &clock), clock.now());
+        let ((certificate, key), (other, other_key)) =
+            (issue("a.test", now, now + 90 * DAY), issue("b.test", now, now + 90 * DAY));
+        let answer = format!("words\n{other_key}{certificate}{other}\nwords");
+        authority.hands_out.borrow_mut().push_back((answer, key.clone()));
+        let node = Node::start(&clock);
+        node.serve(&["a.test"], &[Rc::new(authority)], &folder.storage());
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let outcomes = node.take();
+        let [(_, Outcome::Ready { pair, .. })] = outcomes.as_slice() else { panic!("{outcomes:?}") };
+        assert_eq!(folder.storage().certificate("a.test").as_ref(), Some(pair));
+        let kept = String::from_utf8(pair.certificate.clone()).unwrap();
+        let unified = |text: String| text.replace("\r\n", "\n");
+        assert_eq!(unified(kept), unified(certificate + &other + &key));
+    });
+}
+
 /// The authority's clock is a little ahead.
 #[test]
 fn a_certificate_that_begins_in_minutes_is_good_and_so_is_a_wildcard_for_its_names() {
@@ -129,7 +151,7 @@ fn what_was_kept_is_looked_at_as_well() {
         ] {
             let folder = Folder::new("kept");
             let (certificate, key) = issue(kept, now + from, now + to);
-            let pair = folder.storage().keep_certificate("a.test", &certificate, &key).unwrap();
+            let pair = folder.storage().keep_certificate("a.test", &(certificate + &key)).unwrap();
             let node = Node::start(&clock);
             node.serve(&["a.test"], &[Rc::new(Scripted::new("one", &clock))], &folder.storage());
             tokio::time::sleep(Duration::from_secs(30)).await;
@@ -158,7 +180,7 @@ fn a_pair_is_one_file_and_a_key_beside_it_is_of_a_build_before() {
     let before = serial(&storage.certificate("a.test").unwrap());
 
     let (next, next_key) = issue("a.test", BEGIN, BEGIN + 90 * DAY);
-    let kept = storage.keep_certificate("a.test", &next, &next_key).unwrap();
+    let kept = storage.keep_certificate("a.test", &(next + &next_key)).unwrap();
     assert_ne!(serial(&kept), before);
     assert_eq!(files(&folder, "a%2Etest").len(), 1, "key.pem is gone");
     // The process may have ended before it was.
