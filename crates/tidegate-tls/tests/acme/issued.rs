@@ -138,6 +138,25 @@ fn a_certificate_that_begins_in_minutes_is_good_and_so_is_a_wildcard_for_its_nam
     });
 }
 
+/// Certificates write addresses without brackets, and in one form.
+#[test]
+fn what_the_local_authority_issues_is_good() {
+    turned(async |clock| {
+        for name in ["localhost", "*.internal", "127.0.0.1", "[::1]", "[0:0::1]"] {
+            let folder = Folder::new("local-names");
+            let issued =
+                LocalAuthority::open(&folder.storage(), clock.now()).unwrap().issue(name, clock.now());
+            let authority = Scripted::new("own", &clock);
+            authority.hands_out.borrow_mut().push_back(issued.unwrap());
+            let node = Node::start(&clock);
+            node.serve(&[name], &[Rc::new(authority)], &folder.storage());
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            let outcomes = node.take();
+            assert!(matches!(outcomes.as_slice(), [(_, Outcome::Ready { .. })]), "{name}: {outcomes:?}");
+        }
+    });
+}
+
 /// A certificate that lay in the storage is served where it is for the name, and in force.
 #[test]
 fn what_was_kept_is_looked_at_as_well() {
