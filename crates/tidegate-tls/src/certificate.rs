@@ -111,6 +111,13 @@ impl Pair {
             key: read_file(key)?,
         })
     }
+
+    /// One whose certificate and key are in one text.
+    #[cfg(feature = "acme")]
+    pub(crate) fn in_one_file(name: &str, pem: &[u8]) -> Pair {
+        let (name, pem) = (name.to_owned(), pem.to_vec());
+        Pair { certificate_name: name.clone(), key_name: name, certificate: pem.clone(), key: pem }
+    }
 }
 
 /// PEM is text: that is the short way to write it down.

@@ -48,7 +48,7 @@ fn attack(server: &Server<'_>) -> String {
     format!(
         "echo \"user $(id -u) groups $(id -G)\"\n\
          cat {dir}/acme/local/root.key >/dev/null 2>&1 && echo 'READ the key of the local authority'\n\
-         cat {dir}/acme/certificates/*/key.pem >/dev/null 2>&1 && echo 'READ a key'\n\
+         cat {dir}/acme/certificates/*/certificate.pem >/dev/null 2>&1 && echo 'READ a key'\n\
          ls {dir}/acme >/dev/null 2>&1 && echo 'LISTED the storage'\n\
          cat {dir}/site.key >/dev/null 2>&1 && echo 'READ the key of the settings'\n\
          cat /etc/shadow >/dev/null 2>&1 && echo 'READ shadow'\n\

@@ -1,8 +1,9 @@
 //! An ACME server (RFC 8555), through `instant-acme`: accounts, orders, challenges, renewal windows.
 
 use super::dns::Dns;
+use super::http_client::AuthorityClient;
 use super::local::is_local;
-use super::manager::{Issue, IssueError, Local};
+use super::manager::{Issue, IssueError, Local, plain};
 use super::schedule::Window;
 use super::solvers::{self, Challenge, ChallengeKind, ChallengeServers, Solver};
 use super::storage::Storage;
@@ -70,17 +71,13 @@ impl AcmeAuthority {
         if let Some(account) = known {
             return Ok(account);
         }
-        let builder = || match &self.options.roots {
-            Some(roots) => Account::builder_with_root(roots),
-            None => Account::builder(),
-        };
         let directory = &self.options.directory;
+        let client = AuthorityClient::new(directory, self.options.roots.as_deref())?;
+        let builder = Account::builder_with_http(Box::new(client));
         let kept = self.storage.account(directory);
         let kept = kept.and_then(|text| serde_json::from_str::<AccountCredentials>(&text).ok());
         let account = match kept {
-            Some(credentials) => {
-                builder().map_err(said)?.from_credentials(credentials).await.map_err(said)?
-            }
+            Some(credentials) => builder.from_credentials(credentials).await.map_err(said)?,
             None => {
                 let binding = self.external_account()?;
                 let contact = self.options.email.as_ref().map(|email| format!("mailto:{email}"));
@@ -90,7 +87,7 @@ impl AcmeAuthority {
                     terms_of_service_agreed: true,
                     only_return_existing: false,
                 };
-                let made = builder().map_err(said)?.create(&new, directory.clone(), binding.as_ref()).await;
+                let made = builder.create(&new, directory.clone(), binding.as_ref()).await;
                 let (account, credentials) = made.map_err(said)?;
                 let text = serde_json::to_string(&credentials)
                     .map_err(|error| IssueError::new(error.to_string()))?;
@@ -113,12 +110,13 @@ impl AcmeAuthority {
         Ok(Some(ExternalAccountKey::new(id.clone(), &key)))
     }
 
+    /// One order, whose challenge `solver` answers.
     async fn order(
         &self,
         solver: &dyn Solver,
         name: &str,
         present: Option<&Pair>,
-    ) -> Result<(String, String), IssueError> {
+    ) -> Result<(String, String), OrderError> {
         let account = self.account().await?;
         let identifiers = [Identifier::Dns(name.to_owned())];
         let leaf = present.and_then(leaf_of);
@@ -147,37 +145,29 @@ impl AcmeAuthority {
     }
 }
 
+/// Why there is no certificate from an order.
+enum OrderError {
+    /// The challenge has failed, or there is none of the kind: another kind may do better.
+    Challenge(IssueError),
+    /// With another challenge it would be the same.
+    Other(IssueError),
+}
+
+impl From<IssueError> for OrderError {
+    fn from(error: IssueError) -> OrderError {
+        OrderError::Other(error)
+    }
+}
+
 /// Shows what the authority wants to see, adding it to `presented`, and gets the certificate.
 async fn answer_and_finish(
     order: &mut Order,
     solver: &dyn Solver,
     name: &str,
     presented: &mut Vec<Challenge>,
-) -> Result<(String, String), IssueError> {
-    let mut authorizations = order.authorizations();
-    while let Some(authorization) = authorizations.next().await {
-        let mut authorization = authorization.map_err(said)?;
-        match authorization.status {
-            AuthorizationStatus::Valid => continue,
-            AuthorizationStatus::Pending => {}
-            other => return Err(IssueError::new(format!("the authorization is {other:?}"))),
-        }
-        let mut challenge = authorization
-            .challenge(solver.wanted())
-            .ok_or_else(|| IssueError::new(format!("the authority does not offer {}", solver.kind())))?;
-        let (token, proof) = (challenge.token.clone(), challenge.key_authorization());
-        // Also what could not be shown to everybody is taken away.
-        presented.push(Challenge { name: name.to_owned(), token, proof });
-        if let Some(shown) = presented.last() {
-            solver.present(shown).await?;
-        }
-        challenge.set_ready().await.map_err(said)?;
-    }
+) -> Result<(String, String), OrderError> {
     let policy = RetryPolicy::default().timeout(PATIENCE);
-    let status = order.poll_ready(&policy).await.map_err(said)?;
-    if status != OrderStatus::Ready && status != OrderStatus::Valid {
-        return Err(IssueError::new(refusal(order).await));
-    }
+    answer(order, solver, name, presented, &policy).await?;
     let failed = |error: rcgen::Error| IssueError::new(format!("cannot make the request: {error}"));
     let key = KeyPair::generate().map_err(failed)?;
     let mut params = CertificateParams::new(vec![name.to_owned()]).map_err(failed)?;
@@ -186,6 +176,46 @@ async fn answer_and_finish(
     order.finalize_csr(request.der()).await.map_err(said)?;
     let chain = order.poll_certificate(&policy).await.map_err(said)?;
     Ok((chain, key.serialize_pem()))
+}
+
+/// Shows what the authority wants to see, adding it to `presented`, until it is content.
+async fn answer(
+    order: &mut Order,
+    solver: &dyn Solver,
+    name: &str,
+    presented: &mut Vec<Challenge>,
+    policy: &RetryPolicy,
+) -> Result<(), OrderError> {
+    let of_challenge = |error: IssueError| {
+        OrderError::Challenge(IssueError { said: format!("{} ({})", error.said, solver.kind()), ..error })
+    };
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let mut authorization = authorization.map_err(said)?;
+        match authorization.status {
+            AuthorizationStatus::Valid => continue,
+            AuthorizationStatus::Pending => {}
+            other => return Err(IssueError::new(format!("the authorization is {other:?}")).into()),
+        }
+        let Some(mut challenge) = authorization.challenge(solver.wanted()) else {
+            let why = format!("the authority does not offer {}", solver.kind());
+            return Err(OrderError::Challenge(IssueError::new(why)));
+        };
+        let (token, proof) = (challenge.token.clone(), challenge.key_authorization());
+        // Also what could not be shown to everybody is taken away.
+        presented.push(Challenge { name: name.to_owned(), token, proof });
+        if let Some(shown) = presented.last() {
+            solver.present(shown).await.map_err(of_challenge)?;
+        }
+        challenge.set_ready().await.map_err(|error| of_challenge(said(error)))?;
+    }
+    // Where every authorization was there already, no challenge was under way.
+    let failed = |error| if presented.is_empty() { OrderError::Other(error) } else { of_challenge(error) };
+    let status = order.poll_ready(policy).await.map_err(|error| failed(said(error)))?;
+    if status != OrderStatus::Ready && status != OrderStatus::Valid {
+        return Err(failed(IssueError::new(refusal(order).await)));
+    }
+    Ok(())
 }
 
 impl Issue for AcmeAuthority {
@@ -205,11 +235,18 @@ impl Issue for AcmeAuthority {
         Box::pin(async move {
             let mut said = Vec::new();
             for solver in self.solvers.iter().filter(|solver| solver.is_usable_for(name)) {
-                match self.order(solver.as_ref(), name, present).await {
+                let error = match self.order(solver.as_ref(), name, present).await {
                     Ok(issued) => return Ok(issued),
-                    Err(error) => said.push(format!("{} ({})", error.said, solver.kind())),
-                }
+                    Err(error) => error,
+                };
                 *self.account.borrow_mut() = None; // the next attempt begins anew
+                match error {
+                    OrderError::Challenge(error) => said.push(error.said),
+                    OrderError::Other(error) => {
+                        said.push(error.said);
+                        break;
+                    }
+                }
             }
             if said.is_empty() {
                 said.push("no challenge that is allowed can be used for it; a wildcard needs dns-01".into());
@@ -252,6 +289,9 @@ async fn refusal(order: &mut Order) -> String {
 fn said(error: instant_acme::Error) -> IssueError {
     match error {
         instant_acme::Error::Api(refused) => IssueError::new(problem(&refused)),
+        instant_acme::Error::Json(error) => {
+            IssueError::new(plain(&format!("its answer is not what ACME has there: {error}")))
+        }
         error => {
             // The cause says more: a name that is not known, a certificate that is not believed.
             let mut text = error.to_string();
@@ -272,11 +312,6 @@ fn problem(problem: &instant_acme::Problem) -> String {
         text += &format!("; {}", sub.detail.clone().unwrap_or_default());
     }
     plain(&text)
-}
-
-/// What others say goes into a log line: no control characters, and not much of it.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(600).collect()
 }
 
 /// RFC 4648 sections 4 and 5; padding may be there or not.

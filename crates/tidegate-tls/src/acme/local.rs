@@ -4,12 +4,11 @@
 
 use super::manager::IssueError;
 use super::storage::Storage;
-use crate::certificate::{About, certificates};
+use crate::certificate::{Certificate, Pair};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose,
 };
-use std::fs;
 use std::net::IpAddr;
 
 /// How long its own certificate is good, days.
@@ -35,7 +34,7 @@ pub struct LocalAuthority {
 }
 
 impl LocalAuthority {
-    /// The one that the storage holds; a new one where it holds none, or one that has expired. `now` is in
+    /// The one that the storage holds; a new one where it holds none, one that has expired, or a key that does not fit. `now` is in
     /// seconds since 1970.
     ///
     /// # Errors
@@ -43,11 +42,12 @@ impl LocalAuthority {
     pub fn open(storage: &Storage, now: i64) -> Result<LocalAuthority, IssueError> {
         let (certificate, key) = storage.local_root();
         let kept = || {
-            let (root, key) = (fs::read_to_string(certificate).ok()?, fs::read_to_string(key).ok()?);
-            let der = certificates(root.as_bytes()).ok()??.into_iter().next()?;
-            let is_good = About::of(&der).is_ok_and(|about| now < about.not_after - LEAF_LIFE * DAY);
+            let pair = Pair::read(&certificate, &key).ok()?;
+            // Where the process has ended between the two files, they do not fit.
+            let about = Certificate::new(&pair).ok()?.about;
+            let (root, key) = (String::from_utf8(pair.certificate).ok()?, String::from_utf8(pair.key).ok()?);
             let issuer = Issuer::new(root_params(now)?, KeyPair::from_pem(&key).ok()?);
-            is_good.then_some(LocalAuthority { issuer, root })
+            (now < about.not_after - LEAF_LIFE * DAY).then_some(LocalAuthority { issuer, root })
         };
         if let Some(kept) = kept() {
             return Ok(kept);

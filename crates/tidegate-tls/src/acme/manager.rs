@@ -4,9 +4,10 @@
 //! It runs on a thread of the master's. Who issues and what time it is are parameters, so that its tests run on a
 //! clock of their own against authorities that fail on purpose.
 
+use super::acceptance::{Accepted, accept_issued, accept_kept};
 use super::schedule::{Schedule, Task, Window};
 use super::storage::{STALE, Seen, Storage, TOUCH};
-use crate::certificate::{About, Certificate, Pair, certificates};
+use crate::certificate::{About, Pair};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -111,8 +112,8 @@ pub enum Outcome {
 }
 
 /// See the module.
-pub struct Manager<C> {
-    clock: C,
+pub struct Manager {
+    clock: Rc<dyn Clock>,
     schedule: Schedule,
     issuers: Vec<Rc<dyn Issue>>,
     storage: Option<Rc<Storage>>,
@@ -122,16 +123,24 @@ pub struct Manager<C> {
     work: JoinSet<Done>,
 }
 
+/// A certificate that may be served.
+struct Obtained {
+    pair: Pair,
+    about: Box<About>,
+    /// `None`: another node has got it.
+    issuer: Option<String>,
+}
+
 enum Done {
-    Obtained { name: String, result: Result<(Pair, Option<String>), IssueError> },
+    Obtained { name: String, result: Result<Obtained, IssueError> },
     Told { name: String, window: Option<(Window, Option<i64>)> },
 }
 
-impl<C: Clock> Manager<C> {
+impl Manager {
     /// One without names. `report` is told of every outcome.
-    pub fn new(clock: C, report: impl Fn(Outcome) + 'static) -> Manager<C> {
+    pub fn new(clock: impl Clock + 'static, report: impl Fn(Outcome) + 'static) -> Manager {
         Manager {
-            clock,
+            clock: Rc::new(clock),
             schedule: Schedule::default(),
             issuers: Vec::new(),
             storage: None,
@@ -178,7 +187,7 @@ impl<C: Clock> Manager<C> {
         let now = self.clock.now();
         self.schedule.set_names(&names, now);
         for name in names.iter().filter(|name| !self.schedule.is_good(name, now)).collect::<Vec<_>>() {
-            if let Some((pair, about)) = kept(&storage, name).filter(|(_, about)| about.not_after > now) {
+            if let Some((pair, about)) = kept(&storage, name, now) {
                 self.schedule.found(name, about.not_before, about.not_after, now, chance());
                 self.known.insert(name.clone(), about.serial);
                 (self.report)(Outcome::Ready { name: name.clone(), pair, issuer: None });
@@ -192,12 +201,12 @@ impl<C: Clock> Manager<C> {
         let Some(storage) = self.storage.clone() else { return };
         let now = self.clock.now();
         for task in self.schedule.take_due(now, AT_ONCE.saturating_sub(self.work.len())) {
-            let (issuers, storage) = (self.issuers.clone(), storage.clone());
+            let (issuers, storage, clock) = (self.issuers.clone(), storage.clone(), self.clock.clone());
             match task {
                 Task::Obtain(name) => {
                     let known = self.known.get(&name).cloned();
                     self.work.spawn_local(async move {
-                        let attempt = obtain(&name, known.as_deref(), &issuers, &storage, now);
+                        let attempt = obtain(&name, known.as_deref(), &issuers, &storage, clock.as_ref());
                         let late = |_| Err(IssueError::new("it took longer than 20 minutes"));
                         let result = tokio::time::timeout(ATTEMPT, attempt).await.unwrap_or_else(late);
                         Done::Obtained { name, result }
@@ -223,14 +232,11 @@ impl<C: Clock> Manager<C> {
                 let again = window.and_then(|(_, again)| again);
                 self.schedule.told(&name, window.map(|(window, _)| window), again, now, chance());
             }
-            Done::Obtained { name, result: Ok((pair, issuer)) } => match about(&pair) {
-                Ok(about) => {
-                    self.schedule.obtained(&name, about.not_before, about.not_after, now, chance());
-                    self.known.insert(name.clone(), about.serial);
-                    (self.report)(Outcome::Ready { name, pair, issuer });
-                }
-                Err(why) => self.fail(name, IssueError::new(why), now),
-            },
+            Done::Obtained { name, result: Ok(Obtained { pair, about, issuer }) } => {
+                self.schedule.obtained(&name, about.not_before, about.not_after, now, chance());
+                self.known.insert(name.clone(), about.serial);
+                (self.report)(Outcome::Ready { name, pair, issuer });
+            }
             Done::Obtained { name, result: Err(error) } => self.fail(name, error, now),
         }
     }
@@ -242,15 +248,11 @@ impl<C: Clock> Manager<C> {
     }
 }
 
-/// The certificate that the storage holds for a name.
-fn kept(storage: &Storage, name: &str) -> Option<(Pair, About)> {
+/// The certificate that the storage holds for a name, where it can be served.
+fn kept(storage: &Storage, name: &str, now: i64) -> Option<(Pair, About)> {
     let pair = storage.certificate(name)?;
-    let about = about(&pair).ok()?;
+    let about = accept_kept(name, &pair, now)?;
     Some((pair, about))
-}
-
-fn about(pair: &Pair) -> Result<About, String> {
-    Certificate::new(pair).map(|certificate| certificate.about).map_err(|error| error.to_string())
 }
 
 /// Gets a certificate from the first authority that gives one, unless another node has got one meanwhile: one
@@ -260,8 +262,8 @@ async fn obtain(
     known: Option<&str>,
     issuers: &[Rc<dyn Issue>],
     storage: &Storage,
-    now: i64,
-) -> Result<(Pair, Option<String>), IssueError> {
+    clock: &dyn Clock,
+) -> Result<Obtained, IssueError> {
     let unusable = |error: std::io::Error| {
         IssueError::new(format!("the storage {} cannot be used: {error}", storage.root().display()))
     };
@@ -273,13 +275,12 @@ async fn obtain(
         }
     };
     // Whoever had the lock may have done the work.
-    let present = kept(storage, name);
-    if let Some((pair, about)) = &present
-        && about.not_after > now
-        && known.is_none_or(|known| known != about.serial)
-    {
-        return Ok((pair.clone(), None));
-    }
+    let present = match kept(storage, name, clock.now()) {
+        Some((pair, about)) if known.is_none_or(|known| known != about.serial) => {
+            return Ok(Obtained { pair, about: about.into(), issuer: None });
+        }
+        present => present.map(|(pair, _)| pair),
+    };
     let touching = async {
         loop {
             tokio::time::sleep(TOUCH).await;
@@ -287,36 +288,37 @@ async fn obtain(
         }
     };
     tokio::select! {
-        result = issue(name, issuers, storage, present.as_ref().map(|(pair, _)| pair)) => result,
+        result = issue(name, issuers, storage, present.as_ref(), clock) => result,
         () = touching => unreachable_touch(),
     }
 }
 
 /// The loop above does not end; this says so to the compiler.
-fn unreachable_touch() -> Result<(Pair, Option<String>), IssueError> {
+fn unreachable_touch() -> Result<Obtained, IssueError> {
     Err(IssueError::new("the lock was lost"))
 }
 
+/// A certificate from the first authority that issues one which may be served. Only such a one is kept.
 async fn issue(
     name: &str,
     issuers: &[Rc<dyn Issue>],
     storage: &Storage,
     present: Option<&Pair>,
-) -> Result<(Pair, Option<String>), IssueError> {
+    clock: &dyn Clock,
+) -> Result<Obtained, IssueError> {
     let mut said: Vec<String> = Vec::new();
     let mut again = None;
     for issuer in issuers.iter().filter(|issuer| issuer.issues_for(name)) {
-        match issuer.obtain(name, present).await {
-            Ok((certificate, key)) => {
-                certificates(certificate.as_bytes())
-                    .ok()
-                    .flatten()
-                    .ok_or_else(|| IssueError::new(format!("{} gave no certificate", issuer.name())))?;
-                let kept = storage.keep_certificate(name, certificate.as_bytes(), key.as_bytes());
+        let accepted = issuer.obtain(name, present).await.and_then(|(certificate, key)| {
+            accept_issued(name, &certificate, &key, clock.now()).map_err(|why| IssueError::new(plain(&why)))
+        });
+        match accepted {
+            Ok(Accepted { about, pem }) => {
+                let kept = storage.keep_certificate(name, &pem);
                 let pair = kept.map_err(|error| {
                     IssueError::new(format!("cannot keep it in {}: {error}", storage.root().display()))
                 })?;
-                return Ok((pair, Some(issuer.name())));
+                return Ok(Obtained { pair, about: about.into(), issuer: Some(issuer.name()) });
             }
             Err(error) => {
                 said.push(format!("{}: {}", issuer.name(), error.said));
@@ -328,6 +330,11 @@ async fn issue(
         said.push("no authority issues for such a name".into());
     }
     Err(IssueError { said: said.join("; "), again })
+}
+
+/// What others say goes into a log line: no control characters, and not much of it.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(600).collect()
 }
 
 /// Of the run-time, so that tests may turn it.

@@ -102,7 +102,7 @@ impl Schedule {
         let Some(entry) = self.entries.get_mut(name) else { return };
         let life = not_after.saturating_sub(not_before).max(0);
         // Between two thirds of its life and a fiftieth later.
-        let at = not_before.saturating_add(life / 3 * 2).saturating_add(part(life / 50, chance));
+        let at = due_at(not_before, not_after).saturating_add(part(life / 50, chance));
         *entry = ScheduleEntry {
             obtain_at: at.max(floor),
             ask_at: Some(now),
@@ -169,6 +169,12 @@ impl Schedule {
     pub fn is_good(&self, name: &str, now: i64) -> bool {
         self.entries.get(name).and_then(|entry| entry.not_after).is_some_and(|end| end > now)
     }
+}
+
+/// When a third of the life of a certificate is left.
+pub(super) fn due_at(not_before: i64, not_after: i64) -> i64 {
+    let life = not_after.saturating_sub(not_before).max(0);
+    not_before.saturating_add(life / 3 * 2)
 }
 
 fn part(whole: i64, chance: f64) -> i64 {

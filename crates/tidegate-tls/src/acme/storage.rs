@@ -2,16 +2,20 @@
 //! nodes can share one folder.
 //!
 //! ```text
-//! certificates/NAME/{certificate.pem,key.pem}     accounts/AUTHORITY.json     local/{root.pem,root.key}
-//! challenges/TOKEN                                locks/NAME
+//! certificates/NAME/certificate.pem     accounts/AUTHORITY.json     local/{root.pem,root.key}
+//! challenges/TOKEN                      locks/NAME
 //! ```
 //!
-//! A file is written beside its place and moved there, so that a reader sees the old one or the new one. A lock
-//! is a file that its holder touches; one that nobody has touched for a minute belongs to a node that has died.
+//! A file is written beside its place and moved there, so that a reader sees the old one or the new one. That is
+//! why a certificate and its key are one file: no end of the process, and no second writer, leaves a pair that does
+//! not fit. A lock is a file that its holder touches; one that nobody has touched for a minute belongs to a node
+//! that has died.
 
 use crate::certificate::Pair;
 use rustix::fs::{FileType, Mode, OFlags, fchmod, fchown, fstat, open};
 use rustix::io::Errno;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -70,27 +74,29 @@ impl Storage {
 
     /// The certificate of a name; `None` where there is none.
     pub fn certificate(&self, name: &str) -> Option<Pair> {
-        let folder = self.folder_of(name);
-        Pair::read(&folder.join("certificate.pem"), &folder.join("key.pem")).ok()
+        let (path, key_beside) = self.certificate_paths(name);
+        let kept = Pair::read(&path, &path).ok()?;
+        let has_key = PrivateKeyDer::from_pem_slice(&kept.key).is_ok();
+        if has_key { Some(kept) } else { Pair::read(&path, &key_beside).ok() }
     }
 
-    /// Keeps the certificate of a name, in the place of the one before. The key is moved into place first: who
-    /// reads both in between finds that they do not fit and looks again.
+    /// Keeps the certificate of a name in the place of the one before. `pem` holds its key as well.
     ///
     /// # Errors
-    /// The folder or a file cannot be written. The new key may be in place then without its certificate.
-    pub fn keep_certificate(&self, name: &str, certificate: &[u8], key: &[u8]) -> io::Result<Pair> {
+    /// The folder or the file cannot be written, and the pair before is as it was; or a key that lies beside the file
+    /// cannot be removed.
+    pub fn keep_certificate(&self, name: &str, pem: &str) -> io::Result<Pair> {
+        let (path, key_beside) = self.certificate_paths(name);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(self.folder_of(name))?;
+        write(&path, pem.as_bytes())?;
+        remove(&key_beside)?;
+        Ok(Pair::in_one_file(&path.display().to_string(), pem.as_bytes()))
+    }
+
+    /// The file of a pair, and where builds before kept its key.
+    fn certificate_paths(&self, name: &str) -> (PathBuf, PathBuf) {
         let folder = self.folder_of(name);
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let (certificate_path, key_path) = (folder.join("certificate.pem"), folder.join("key.pem"));
-        write(&key_path, key)?;
-        write(&certificate_path, certificate)?;
-        Ok(Pair {
-            certificate_name: certificate_path.display().to_string(),
-            key_name: key_path.display().to_string(),
-            certificate: certificate.to_vec(),
-            key: key.to_vec(),
-        })
+        (folder.join("certificate.pem"), folder.join("key.pem"))
     }
 
     /// The credentials of an account with an authority, JSON.
@@ -119,7 +125,8 @@ impl Storage {
     /// Keeps the local authority.
     ///
     /// # Errors
-    /// A file cannot be written. The new key may be in place then without its certificate.
+    /// A file cannot be written. The new key may be in place then without its certificate: who reads them has to
+    /// look whether they fit.
     pub fn keep_local_root(&self, certificate: &str, key: &str) -> io::Result<()> {
         let (certificate_path, key_path) = self.local_root();
         write(&key_path, key.as_bytes())?;
@@ -134,10 +141,7 @@ impl Storage {
         let path = self.root.join("challenges").join(file_name(token));
         match answer {
             Some(answer) => write(&path, answer.as_bytes()),
-            None => match fs::remove_file(path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            },
+            None => remove(&path),
         }
     }
 
@@ -242,6 +246,14 @@ fn keep_to_ourselves(path: &Path, depth: usize) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What is not there is removed already.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
