@@ -21,12 +21,18 @@ pub(super) struct Accepted {
     pub(super) pem: String,
 }
 
-/// Looks at what an authority has just issued for a name: chain and key, PEM. `now` is in seconds since 1970.
+/// Looks at what an authority has just issued for a name: chain and key, PEM. `now` is in seconds since 1970. `is_renewal`: there
+/// is one that can be served.
 ///
 /// # Errors
 /// A sentence about the authority: what it has answered is no certificate, one for another key or another name, or one
-/// that is not in force or due to be renewed already.
-pub(super) fn accept_issued(name: &str, certificate: &str, key: &str, now: i64) -> Result<Accepted, String> {
+/// that is not in force; or a renewal that is due to be renewed already.
+pub(super) fn accept_issued(
+    name: &str,
+    (certificate, key): (&str, &str),
+    is_renewal: bool,
+    now: i64,
+) -> Result<Accepted, String> {
     let unreadable = |why: String| format!("its answer holds a certificate that cannot be read: {why}");
     let chain = certificates(certificate.as_bytes()).map_err(unreadable)?;
     let chain = chain.ok_or("it gave no certificate")?;
@@ -42,7 +48,7 @@ pub(super) fn accept_issued(name: &str, certificate: &str, key: &str, now: i64) 
     if let Some(fault) = fault(&about, name, now) {
         return Err(format!("it issued a certificate {fault}"));
     }
-    if due_at(about.not_before, about.not_after) <= now {
+    if is_renewal && due_at(about.not_before, about.not_after) <= now {
         let until = date(about.not_after);
         return Err(format!(
             "it issued a certificate that is due to be renewed already: it ends on {until}, and less than a third of its life is left"

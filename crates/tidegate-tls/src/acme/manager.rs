@@ -310,7 +310,8 @@ async fn issue(
     let mut again = None;
     for issuer in issuers.iter().filter(|issuer| issuer.issues_for(name)) {
         let accepted = issuer.obtain(name, present).await.and_then(|(certificate, key)| {
-            accept_issued(name, &certificate, &key, clock.now()).map_err(|why| IssueError::new(plain(&why)))
+            let accepted = accept_issued(name, (&certificate, &key), present.is_some(), clock.now());
+            accepted.map_err(|why| IssueError::new(plain(&why)))
         });
         match accepted {
             Ok(Accepted { about, pem }) => {

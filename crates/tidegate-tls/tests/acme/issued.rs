@@ -85,7 +85,9 @@ fn what_is_unfit_fails_and_the_present_one_stays_also_after_a_restart() {
 #[test]
 fn the_next_authority_is_asked_where_the_first_hands_out_what_is_unfit() {
     turned(async |clock| {
-        for (issued, expected) in unfit(clock.now()) {
+        // With nothing in its place, one that is due soon is better than none.
+        let worse_than_none = |(_, why): &(_, &str)| !why.starts_with("less than a third");
+        for (issued, expected) in unfit(clock.now()).into_iter().filter(worse_than_none) {
             let folder = Folder::new("next");
             let (one, two) = (Scripted::new("one", &clock), Scripted::new("two", &clock));
             one.hands_out.borrow_mut().push_back(issued);
