@@ -59,7 +59,7 @@ impl Connection {
     /// A command is refused, or the connection is no good any more: the answers do not come in time, are too long, or are none.
     pub(super) fn ask(&mut self, question: &Pipeline) -> RedisResult<Vec<Value>> {
         let answers = self.req_packed_commands(&question.get_packed_pipeline(), 0, question.len())?;
-        answers.into_iter().map(|answer| Ok(answer.extract_error()?)).collect()
+        answers.into_iter().map(Value::extract_error).collect()
     }
 
     fn exchange(&mut self, question: &[u8], count: usize) -> RedisResult<Vec<Value>> {
