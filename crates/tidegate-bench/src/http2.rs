@@ -5,6 +5,7 @@
 //! as is the worker's. What a stream is for is [`Carried`], of which it only wants the bytes that follow the head.
 
 use crate::connection::Channel;
+use crate::response::INTERIM_MAX;
 use std::io;
 use tidegate_wire::h1::HeadLimits;
 use tidegate_wire::h2::{
@@ -53,6 +54,8 @@ pub(crate) struct Stream<C> {
     pub status: u16,
     pub first_byte: u64,
     pub body_bytes: u64,
+    /// Interim answers that have come.
+    interim: u8,
     /// When it counts as timed out.
     pub deadline: u64,
     /// Where in the request's bytes its unsent body begins; `None` when all is sent.
@@ -158,6 +161,7 @@ impl<C: Carried> Session<C> {
                 status: 0,
                 first_byte: 0,
                 body_bytes: 0,
+                interim: 0,
                 deadline,
                 unsent: body_from,
             });
@@ -204,6 +208,16 @@ impl<C: Carried> Session<C> {
     #[inline]
     pub fn stream(&mut self, key: StreamKey) -> Option<&mut Stream<C>> {
         self.streams.get_mut(key.slot())?.as_mut().filter(|stream| stream.key == key)
+    }
+
+    /// An interim answer of a request has come, which has until `deadline` now. The request, where there are too many: it is
+    /// over.
+    pub fn interim(&mut self, key: StreamKey, deadline: u64) -> Option<Stream<C>> {
+        let stream = self.stream(key)?;
+        stream.deadline = deadline;
+        stream.interim = stream.interim.saturating_add(1);
+        let is_over = stream.interim > INTERIM_MAX;
+        is_over.then(|| self.take_all(|stream| stream.key == key).pop()).flatten()
     }
 
     /// So much of a body was consumed.

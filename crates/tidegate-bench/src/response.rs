@@ -13,6 +13,9 @@ use tidegate_wire::h1::{
 /// Heads of up to 64 KiB: a generator should not be stricter than browsers.
 pub(crate) const LIMITS: HeadLimits = HeadLimits { head_size: 64 << 10, target_size: 8 << 10, fields: 200 };
 
+/// Interim responses before the one that is final. More than that is a server that never comes to an end, and at full speed.
+pub(crate) const INTERIM_MAX: u8 = 64;
+
 /// Why a response is no good. The server is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseFault {
@@ -53,6 +56,8 @@ pub(crate) struct ResponseReader {
     state: State,
     scanner: HeadScanner,
     held: Vec<u8>,
+    /// Interim heads of the response under way.
+    interim: u8,
     decoder: Option<Box<BodyDecoder>>,
     /// Of the head read last.
     pub status: u16,
@@ -162,7 +167,7 @@ impl ResponseReader {
         match head(input, method, self.is_http10)? {
             Some(head) => {
                 self.keep(input, &head);
-                Ok(self.begin(input, head))
+                self.begin(input, head)
             }
             None => {
                 self.scanner = HeadScanner::new();
@@ -187,7 +192,7 @@ impl ResponseReader {
         let held = std::mem::take(&mut self.held);
         self.keep(&held, &head);
         head.len = head.len.saturating_sub(before);
-        Ok(self.begin(input, head))
+        self.begin(input, head)
     }
 
     fn keep(&mut self, bytes: &[u8], head: &Head) {
@@ -198,15 +203,20 @@ impl ResponseReader {
     }
 
     #[inline]
-    fn begin<'i>(&mut self, input: &'i [u8], head: Head) -> Fed<'i> {
+    fn begin<'i>(&mut self, input: &'i [u8], head: Head) -> Result<Fed<'i>, ResponseFault> {
         if head.is_interim {
-            return Fed { consumed: head.len, data: &[], is_complete: false };
+            if self.interim >= INTERIM_MAX {
+                return Err(ResponseFault::Head(ResponseError::TooManyInterim));
+            }
+            self.interim += 1;
+            return Ok(Fed { consumed: head.len, data: &[], is_complete: false });
         }
+        self.interim = 0;
         self.status = head.status;
         self.keep_alive = head.keep_alive;
         self.body_bytes = 0;
         self.announced = None;
-        match head.body {
+        Ok(match head.body {
             BodyLength::Empty => {
                 self.announced = Some(0);
                 Fed { consumed: head.len, data: &[], is_complete: true }
@@ -228,7 +238,7 @@ impl ResponseReader {
                 self.state = State::UntilClose;
                 Fed { consumed: head.len, data: &[], is_complete: false }
             }
-        }
+        })
     }
 
     #[inline]
@@ -321,6 +331,23 @@ mod tests {
             all.push((reader.status, body, reader.keep_alive));
         }
         (all, end)
+    }
+
+    #[test]
+    fn interim_responses_without_end_are_none() {
+        let hint: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+        let end: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
+        let most = usize::from(INTERIM_MAX);
+        let of = |interim: usize| [hint.repeat(interim), end.to_vec()].concat();
+        // Each response has as many.
+        let (seen, ended) = read(&[&of(most), &of(most)]);
+        assert_eq!((seen.len(), ended), (2, Ok(false)));
+        for size in [1, 1000, usize::MAX] {
+            let bytes = of(most + 1);
+            let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
+            let refused = ResponseFault::Head(ResponseError::TooManyInterim);
+            assert_eq!(read(&pieces), (Vec::new(), Err(refused)), "{size}");
+        }
     }
 
     const STREAM: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi\

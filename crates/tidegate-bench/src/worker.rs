@@ -334,11 +334,27 @@ impl<'s> Worker<'s> {
 
     /// What is left at the end is counted, and the last interval handed over.
     fn finish(&mut self) {
+        let now = monotonic_ns();
         self.recorder.fail(Failure::Unsent, self.source.waiting());
-        let checks = self.connections.keys().filter_map(|key| self.connections.get(key)?.check.as_ref());
-        let counted = checks.filter(|check| check.is_counted).count() as u64;
+        let (mut unanswered, mut counted) = (Vec::new(), 0);
+        for key in self.connections.keys().collect::<Vec<_>>() {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            // One whose answer was wrong already has failed for that.
+            let is_counted = connection.check.as_ref().is_some_and(|check| check.is_counted);
+            counted += u64::from(is_counted);
+            unanswered
+                .extend(connection.in_flight.iter().skip(is_counted.into()).map(|exchange| exchange.request));
+            let streams = connection.session.iter_mut().flat_map(|session| session.take_all(|_| true));
+            unanswered.extend(streams.map(|stream| stream.carried.exchange.request));
+        }
         self.recorder.fail(Failure::Unanswered, self.outstanding.saturating_sub(counted));
-        self.hand_over(monotonic_ns());
+        unanswered.into_iter().for_each(|request| self.keep_failed(request, Failure::Unanswered, None, now));
+        while self.failed.len() < FAILED_KEPT
+            && let Some(request) = self.source.take_unsent()
+        {
+            self.keep_failed(request, Failure::Unsent, None, now);
+        }
+        self.hand_over(now);
         if !self.digests.is_empty() {
             let _ = self.collector.send(Message::Digests(std::mem::take(&mut self.digests)));
         }
@@ -537,6 +553,9 @@ impl<'s> Worker<'s> {
             self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         }
         self.recorder.fail(failure, connection.in_flight.len() as u64);
+        for exchange in connection.in_flight.iter().take(FAILED_KEPT) {
+            self.keep_failed(exchange.request, failure, None, now);
+        }
         drop(connection);
         self.rest(now);
         self.serve_waiting(now);

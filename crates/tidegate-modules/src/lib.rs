@@ -10,6 +10,7 @@ pub mod cors;
 pub mod files;
 pub mod gateway;
 pub mod index;
+pub mod json_object;
 pub mod login;
 mod partial;
 pub mod redirect;

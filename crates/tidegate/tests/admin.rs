@@ -560,6 +560,38 @@ fn a_member_that_is_not_known_is_refused() {
         let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
         assert!(answer.status == 400 && detail.contains(why), "{body}: {} {detail}", answer.status);
     }
+    // An object is no list, whose members would be told apart by their order alone; within it, too.
+    for (method, path, body, why) in [
+        ("PUT", "settings", r#"[[{"path":"/a","text":""}],60]"#, "an object is expected"),
+        ("PUT", "settings", r#"{"files":[["/a",""]]}"#, "an object is expected"),
+        ("PUT", "settings", r#"{"files":[],"confirm_within":"1m"}"#, "a whole number is expected"),
+        ("POST", "settings/check", r#"[[]]"#, "an object is expected"),
+        ("POST", "settings/confirm", "[1]", "an object is expected"),
+        ("POST", "revisions/1/restore", "[1]", "an object is expected"),
+        ("PATCH", "logs", r#"["debug"]"#, "an object is expected"),
+        ("PATCH", "upstreams/a/members/b", r#"["drain",null]"#, "an object is expected"),
+        ("POST", "requests/cancel", "[null,null,true]", "an object is expected"),
+        ("POST", "caches/purge", r#"["all"]"#, "an object is expected"),
+        ("POST", "caches/purge", r#"{"what":{"tag":["a",null]}}"#, "an object is expected"),
+        ("POST", "caches/purge", r#"{"what":{"group":["a"]}}"#, "an object is expected"),
+        ("POST", "logs/reopen", "[]", "an object is expected"),
+        ("GET", "explain?url=http://localhost/&from=x", "", "`from` is not the address of a client"),
+        (
+            "GET",
+            "explain?url=http://localhost/&method=%0a",
+            "",
+            "a control character is no part of a method or a URL",
+        ),
+        ("GET", "explain?url=http://localhost/&method=a%20b", "", "`a b` is no method"),
+        ("GET", "explain?url=/%zz", "", "/%zz"),
+    ] {
+        let answer = over(&folder, method, path, &conditional, body);
+        assert_eq!(answer.status, 400, "{method} {path} {body}: {}", answer.body);
+        let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
+        let is_clear = detail.contains(why) && !detail.contains(['\n', '<']) && !detail.contains("struct ");
+        assert!(is_clear, "{method} {path} {body}: {detail}");
+    }
+    assert_eq!(tag(&folder), conditional.split('"').nth(1).unwrap_or_default(), "nothing was written");
     // Clients that always send something send an object without members.
     assert_eq!(over(&folder, "POST", "logs/reopen", JSON, "{}").status, 204);
     assert_eq!(over(&folder, "POST", "logs/reopen", JSON, "[1]").status, 400);

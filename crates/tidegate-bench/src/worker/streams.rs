@@ -241,8 +241,8 @@ impl Worker<'_> {
                 }
             }
             Event::Interim { stream } => {
-                if let Some(under_way) = session.stream(stream) {
-                    under_way.deadline = deadline;
+                if let Some(under_way) = session.interim(stream, deadline) {
+                    self.give_up_stream(under_way, Failure::Malformed, false, now);
                 }
             }
             Event::Data { stream, data, is_end } => {

@@ -53,7 +53,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[one("time", Kind::Duration { least: 1, most: HOUR })],
         default: Some("timeout \"5s\""),
-        doc: "How long a decision may take, from connecting to the end of the answer. Then the client gets 503.",
+        doc: "How long the application may be silent: until it accepts a connection, until the head of its answer, and within its \
+              content. All of it together, from connecting to the end of the answer, may take a tenth longer, a second at most. \
+              Then the client gets 503.",
         example: "timeout \"2s\"",
         ..Directive::new("timeout", FORWARD)
     },

@@ -223,9 +223,10 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         arguments: &[some_or("networks", Kind::Network, &["off"])],
         inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.trusted_proxies = lower::networks(item).into())),
         default: Some("trusted-proxies off"),
-        doc: "Clients that are proxies of one's own. Behind them the client is the last address in `X-Forwarded-For`, else in \
-              `Forwarded`, that is none of them: access rules, logs, balancing and `REMOTE_ADDR` go by it, and the status page \
-              with them. What they say in `X-Forwarded-Proto`, else in `Forwarded`, is the scheme of the request: \
+        doc: "Clients that are proxies of one's own. Behind them the client is the last address that is none of them in \
+              `X-Forwarded-For`, or, only where a request has no field of that name, in `Forwarded`: access rules, logs, balancing \
+              and `REMOTE_ADDR` go by it, and the status page with them. What they say in `X-Forwarded-Proto`, or, only where \
+              there is none, in `Forwarded`, is the scheme of the request: \
               `hsts` and `redirect-to-https` go by it, so do `HTTPS` and `REQUEST_SCHEME` of applications and \
               `{scheme}`. A proxy has to set these fields itself, or to drop those of its clients. A \
               request whose client is no address there (`unknown`, `unix:`) gets 400, since nobody knows whose it is; one \

@@ -58,20 +58,18 @@ pub(super) fn forward(
         Some(Remembering { lifetime: duration(child), by })
     });
     let timeout = find("timeout").map_or(Duration::from_secs(5), |item| duration(&item));
-    // So that it shows who was silent before the decision as a whole is too late.
-    let of_a_step = timeout * 9 / 10;
     let base = text("path").map_or_else(|| base.clone(), |path| format!("{base}{path}"));
     Some(Forward {
         gateway: Gateway {
             to: to.clone(),
             tls: backend_tls(checker, item, tls_name.clone()),
-            connect_timeout: of_a_step,
-            timeout: of_a_step,
+            connect_timeout: timeout,
+            timeout,
             keep: KEEP.0,
             keep_timeout: KEEP.1,
             connections: Connections::Auto,
             queue_length: QUEUE,
-            queue_age: of_a_step,
+            queue_age: timeout,
             buffer: 0,
             request_buffer: 0,
             sendfile: Vec::new(),

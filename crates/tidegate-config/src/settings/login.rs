@@ -94,7 +94,7 @@ pub struct Forward {
     pub user: Option<String>,
     /// The one that has the groups.
     pub groups: Option<String>,
-    /// The longest that a decision may take.
+    /// The longest that each step of a decision may take: a place, a connection, the head, a silence in the content.
     pub timeout: Duration,
     /// The most bytes of content that go to a client.
     pub content: u64,
@@ -103,6 +103,12 @@ pub struct Forward {
 }
 
 impl Forward {
+    /// The longest that all of a decision may take. It is more than [`Forward::timeout`], so that a member that is silent is
+    /// found to be before the decision as a whole is too late.
+    pub fn patience(&self) -> Duration {
+        self.timeout.saturating_add((self.timeout / 10).min(Duration::from_secs(1)))
+    }
+
     /// Whether two say the same, wherever they stand.
     pub fn is_same_as(&self, other: &Forward) -> bool {
         let plain = |forward: &Forward| {

@@ -105,6 +105,11 @@ impl NodeState {
         !self.bans.names().is_empty()
     }
 
+    /// Whether a ban of this name is shared.
+    pub fn shares_ban(&self, name: &str) -> bool {
+        self.bans.has(name)
+    }
+
     /// Whether a ban is shared, since the last question, that was not before: what happened until then is not known of it.
     pub fn take_new_bans(&self) -> bool {
         self.bans.take_new()

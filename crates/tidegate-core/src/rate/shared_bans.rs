@@ -58,6 +58,11 @@ impl SharedBans {
         self.tables().keys().cloned().collect()
     }
 
+    /// Whether there is one of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.tables().contains_key(name)
+    }
+
     /// Does what another server has said, or this one has before. Whether anything is another by it.
     pub(super) fn apply(&self, event: &BanEvent, now: u64) -> bool {
         let table = self.tables().get(&event.ban).cloned();

@@ -5,7 +5,8 @@
 
 mod merge;
 
-use serde::{Deserialize, Serialize};
+use crate::json_object::Object;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::cmp::Ordering;
 use std::path::PathBuf;
 
@@ -237,23 +238,35 @@ pub enum PurgeWhat {
     /// Those of a host, in small letters: with a port of that one, without of all ports.
     Host(String),
     /// Those with a tag.
+    #[serde(deserialize_with = "named")]
     Tag {
         /// The tag.
         name: String,
         /// Of one host, as in [`PurgeWhat::Host`]; `None`: of all of them.
-        #[serde(default)]
         host: Option<String>,
     },
     /// Those of a group (RFC 9875).
+    #[serde(deserialize_with = "named")]
     Group {
         /// The group.
         name: String,
         /// Of one host, as in [`PurgeWhat::Host`]; `None`: of all of them.
-        #[serde(default)]
         host: Option<String>,
     },
     /// All.
     All,
+}
+
+/// The members of [`PurgeWhat::Tag`] and [`PurgeWhat::Group`], which stand in an object.
+fn named<'de, D: Deserializer<'de>>(from: D) -> Result<(String, Option<String>), D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Named {
+        name: String,
+        #[serde(default)]
+        host: Option<String>,
+    }
+    Object::deserialize(from).map(|Object(Named { name, host })| (name, host))
 }
 
 /// What has gone.

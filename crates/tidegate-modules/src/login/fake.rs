@@ -42,6 +42,9 @@ pub enum Manner {
     Refusing(ResultCode),
     /// It says that it begins and ends with each answer.
     Brief,
+    /// It finds these groups, whose names are `g0` and so on, wherever groups of a user are searched for; of those in `ou=evil` it finds that
+    /// they belong to `cn=top,ou=groups,dc=a`, whose name is `g0`.
+    Grouping(&'static [&'static str]),
 }
 
 /// A directory.
@@ -153,10 +156,21 @@ fn bound(id: u32, code: ResultCode) -> Vec<u8> {
     encoded(id, ProtocolOp::BindResponse(BindResponse::new(code, "".into(), "".into(), None, None)))
 }
 
-fn entry(id: u32, name: &str, padding: usize) -> Vec<u8> {
-    let attribute = |name: &str, value: Vec<u8>| {
-        PartialAttribute::new(name.into(), rasn::types::SetOf::from(vec![value.into()]))
+fn attribute(name: &str, value: Vec<u8>) -> PartialAttribute {
+    PartialAttribute::new(name.into(), rasn::types::SetOf::from(vec![value.into()]))
+}
+
+fn groups(id: u32, dns: &[&str]) -> Vec<u8> {
+    let group = |(at, dn): (usize, &&str)| {
+        let attributes = vec![attribute("cn", format!("g{at}").into())];
+        let entry = SearchResultEntry::new((*dn).to_owned().into(), attributes);
+        encoded(id, ProtocolOp::SearchResEntry(entry))
     };
+    let found = dns.iter().enumerate().flat_map(group);
+    found.chain(done(id, ResultCode::Success)).collect()
+}
+
+fn entry(id: u32, name: &str, padding: usize) -> Vec<u8> {
     let attributes = vec![attribute("uid", name.into()), attribute("note", vec![b'x'; padding])];
     encoded(
         id,
@@ -211,6 +225,16 @@ impl Shared {
                 (_, ProtocolOp::SearchRequest(request)) => {
                     self.searches.fetch_add(1, SeqCst);
                     let Filter::EqualityMatch(asked) = request.filter else { panic!("another filter") };
+                    if let (Manner::Grouping(dns), "member") = (manner, asked.attribute_desc.0.as_str()) {
+                        let of = String::from_utf8_lossy(&asked.assertion_value);
+                        let dns = match (of.starts_with("uid="), of.contains("ou=evil")) {
+                            (true, _) => dns,
+                            (false, true) => &["cn=top,ou=groups,dc=a"],
+                            (false, false) => &[][..],
+                        };
+                        stream.write_all(&groups(id, dns))?;
+                        continue;
+                    }
                     let name = String::from_utf8_lossy(&asked.assertion_value)
                         .to_lowercase()
                         .replace('\u{ff55}', "u");

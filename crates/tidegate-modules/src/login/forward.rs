@@ -113,7 +113,7 @@ impl Gate for ForwardGate {
         Verdict::Wait(
             Need::Decision,
             Box::pin(async move {
-                let patience = terms.settings.timeout;
+                let patience = terms.settings.patience();
                 let decided = timer::within(patience, async { terms.decide(asked.await).await }).await;
                 match decided {
                     Some(Decision::Admitted(admission)) => {

@@ -4,6 +4,7 @@ use super::App;
 use super::guard::{self, Caller};
 use super::messages::Command;
 use super::problem::Problem;
+use crate::cli::explain;
 use crate::master::control::Request;
 use axum::extract::{Query, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
@@ -14,14 +15,15 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};
 use tidegate_modules::cache_desk::CacheOrder;
+use tidegate_modules::json_object;
 
-/// Content of a request.
+/// Content of a request, which is an object.
 ///
 /// # Errors
 /// A sentence that says what is wrong with it.
 pub fn content<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| {
-        Problem::wrong(&format!("the content of the request is not what this path takes: {error}"))
+    json_object::read(body).map_err(|why| {
+        Problem::wrong(&format!("the content of the request is not what this path takes: {why}"))
     })
 }
 
@@ -166,6 +168,10 @@ pub async fn explain(State(app): State<Arc<App>>, uri: Uri) -> Result<Json<Value
         return Err(Problem::wrong("`url` is missing: ask for `explain?url=https://example.com/path`"));
     };
     let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
-    let command = Command::Explain { url, method, from: filled(from), user: filled(user) };
+    let (from, user) = (filled(from), filled(user));
+    if let Some(why) = from.as_deref().and_then(|from| explain::peer(from).err()) {
+        return Err(Problem::wrong(&format!("`from` is not the address of a client: {why}")));
+    }
+    let command = Command::Explain { url, method, from, user };
     Ok(Json(json!({ "text": app.master.text(command).await? })))
 }

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tidegate_http::HttpDate;
+use tidegate_modules::json_object::Object;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,13 +26,13 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Texts {
-    files: Vec<File>,
+    files: Vec<Object<File>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Write {
-    files: Vec<File>,
+    files: Vec<Object<File>>,
     confirm_within: Option<u64>,
 }
 
@@ -47,8 +48,8 @@ struct Confirm {
     revision: u64,
 }
 
-fn texts(files: Vec<File>) -> Vec<FileText> {
-    files.into_iter().map(|File { path, text }| FileText { path, text }).collect()
+fn texts(files: Vec<Object<File>>) -> Vec<FileText> {
+    files.into_iter().map(|Object(File { path, text })| FileText { path, text }).collect()
 }
 
 /// `GET settings`

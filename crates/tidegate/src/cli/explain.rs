@@ -125,7 +125,11 @@ fn instant(text: &str) -> Result<i64, String> {
     })
 }
 
-fn peer(text: &str) -> Result<Peer, String> {
+/// The client of `--from`.
+///
+/// # Errors
+/// A clause that says what is needed.
+pub fn peer(text: &str) -> Result<Peer, String> {
     match text {
         "unix" => Ok(Peer::Unix),
         address => match address.parse::<IpAddr>() {
@@ -142,6 +146,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         [method, url] => (method.as_str(), url.as_str()),
         _ => bail!("a URL is needed"),
     };
+    if arguments.request.iter().any(|text| text.contains(char::is_control)) {
+        bail!("a control character is no part of a method or a URL");
+    }
     if !is_token(method_token.as_bytes()) {
         bail!("`{method_token}` is no method");
     }

@@ -14,7 +14,7 @@ mod control_client;
 mod control_socket;
 mod dangers;
 mod docs;
-mod explain;
+pub mod explain;
 mod fmt;
 mod keep;
 mod launch;

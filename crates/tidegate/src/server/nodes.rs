@@ -7,9 +7,11 @@
 //! and `tidegate_core::rate::nodes` has each server keep to its part. Bans go with the questions: see [`ban_log`].
 
 mod ban_log;
+mod connection;
 
 use ban_log::BanLog;
-use redis::{Connection, IntoConnectionInfo, RedisConnectionInfo};
+use connection::Connection;
+use redis::from_redis_value;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
@@ -161,7 +163,8 @@ impl Teller {
         if question.is_empty() {
             return self.bans.exchange(&mut connected.connection, &self.state, false);
         }
-        let mut answers = ask(&mut connected.connection, &question)?;
+        let answers = connected.connection.ask(&question)?;
+        let mut answers = answers.into_iter().map(from_redis_value).collect::<Result<Vec<String>, _>>()?;
         if is_due {
             (self.told_alive, self.told_as) = (Some(Instant::now()), Some(identity));
             let nodes = answers.pop().and_then(|nodes| nodes.parse().ok()).unwrap_or(1);
@@ -200,51 +203,9 @@ impl Teller {
 
 impl Connected {
     fn new(settings: &LimitStore) -> redis::RedisResult<Connected> {
-        let mut login = RedisConnectionInfo::default().set_db(i64::from(settings.database));
-        if let Some(password) = &settings.password {
-            login = login.set_password(password);
-        }
-        if let Some(user) = &settings.user {
-            login = login.set_username(user);
-        }
-        let address = (settings.address.ip().to_string(), settings.address.port());
-        let client = redis::Client::open(address.into_connection_info()?.set_redis_settings(login))?;
-        let mut connection = client.get_connection_with_timeout(PATIENCE)?;
-        connection.set_read_timeout(Some(PATIENCE))?;
-        connection.set_write_timeout(Some(PATIENCE))?;
+        let mut connection = Connection::open(settings, PATIENCE)?;
         let mut load = |script: &str| redis::cmd("SCRIPT").arg("LOAD").arg(script).query(&mut connection);
         let (add, count) = (load(ADD)?, load(COUNT)?);
         Ok(Connected { connection, add, count })
-    }
-}
-
-/// What the store answers to each of these commands. The first answer that does not come in time is the last one waited for:
-/// [`redis::Pipeline::query`] would wait as long for each of the rest. The connection is no good after an error.
-fn ask(connection: &mut Connection, question: &redis::Pipeline) -> redis::RedisResult<Vec<String>> {
-    connection.send_packed_command(&question.get_packed_pipeline())?;
-    let mut answers = Vec::with_capacity(question.len());
-    for _ in 0..question.len() {
-        answers.push(redis::from_redis_value(connection.recv_response()?.extract_error()?)?);
-    }
-    Ok(answers)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ban_log::tests::redis;
-    use super::*;
-    use tidegate_testkit::join;
-
-    #[test]
-    fn a_store_that_hangs_is_waited_for_once() {
-        let Some((_redis, mut connection)) = redis() else { return };
-        redis::cmd("CLIENT").arg("PAUSE").arg(3_600_000).exec(&mut connection).unwrap();
-        connection.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        let mut question = redis::pipe();
-        for _ in 0..20_000 {
-            question.cmd("PING");
-        }
-        let asked = std::thread::spawn(move || ask(&mut connection, &question));
-        assert!(join(asked, "the end of waiting").unwrap_err().is_timeout());
     }
 }

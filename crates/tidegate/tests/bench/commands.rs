@@ -123,6 +123,9 @@ fn wrong_bytes_count_though_a_download_does_not_end() {
         let run = ["downloads", "-c", "3", "--grace", "0s", "--verify", &copy, "--json", &url];
         let report = bench(&[&run[..], &times].concat()).json();
         assert_eq!(report["errors"], serde_json::json!({ failure: 3 }), "{content} {times:?}");
+        let kept = report["first_failed"].as_array().unwrap();
+        let failures: Vec<_> = kept.iter().map(|failed| &failed["failure"]).collect();
+        assert_eq!(failures, [failure; 3], "{content} {times:?}: {report}");
         if failure == "check" {
             let first = &report["first_failed"][0];
             assert_eq!((&first["failure"], &first["status"]), (&"check".into(), &200.into()), "{first}");

@@ -47,16 +47,20 @@ fn bad_input_gets_one_sentence() {
 #[test]
 fn peers_that_misbehave_are_counted_by_kind() {
     // Connection 0 is the look before the run.
-    let answers: [(&str, &[u8]); 4] = [
+    let hints = b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(65);
+    let hinted = [&*hints, b"HTTP/1.1 204 No Content\r\n\r\n"].concat();
+    let answers: [(&str, &[u8]); 5] = [
+        ("malformed", &hinted),
         ("truncated", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"),
         ("malformed", b"SSH-2.0-OpenSSH\r\n\r\n"),
         ("closed", b""),
         ("status", b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
     ];
     for (kind, answer) in answers {
+        let bytes = answer.to_vec();
         let url = peer(move |_, mut stream| {
             if request(&mut stream) {
-                let _ = stream.write_all(answer);
+                let _ = stream.write_all(&bytes);
             }
         });
         let report = bench(&["hit", "-n", "6", "-c", "2", "--json", &url]).json();

@@ -229,7 +229,7 @@ pub(super) fn peer2(answer: impl Fn(usize, u32, &mut TcpStream) + Send + Sync + 
 #[test]
 fn resets_and_goodbyes_are_counted_by_kind_or_sent_anew() {
     type Script = fn(usize, u32, &mut TcpStream);
-    let cases: [(&str, u64, Script); 6] = [
+    let cases: [(&str, u64, Script); 7] = [
         ("stream_reset", 12, |_, id, stream| drop(stream.write_all(&frame(3, 0, id, &[0, 0, 0, 2])))),
         // Turned away again and again.
         ("stream_reset", 12, |_, id, stream| drop(stream.write_all(&frame(3, 0, id, &[0, 0, 0, 7])))),
@@ -250,6 +250,11 @@ fn resets_and_goodbyes_are_counted_by_kind_or_sent_anew() {
             drop(stream.shutdown(std::net::Shutdown::Write));
         }),
         ("malformed", 12, |_, id, stream| drop(stream.write_all(&frame(0, 1, id, b"no head")))),
+        // Interim answers, and then one that is final.
+        ("malformed", 12, |_, id, stream| {
+            let hints = frame(1, 4, id, b"\x08\x03103").repeat(65);
+            drop(stream.write_all(&[hints, ok(id)].concat()));
+        }),
     ];
     for (place, (kind, failed, script)) in cases.into_iter().enumerate() {
         let url = peer2(script);

@@ -374,7 +374,10 @@ impl Streams {
             }
             Event::Interim { stream } => {
                 if let Some(under_way) = self.session.stream(stream) {
-                    under_way.deadline = client.deadline(under_way.carried.exchange.sent, now);
+                    let deadline = client.deadline(under_way.carried.exchange.sent, now);
+                    if self.session.interim(stream, deadline).is_some() {
+                        ended.push(Ended::Failed(Failure::Malformed));
+                    }
                 }
             }
             Event::Data { stream, data, is_end } => {

@@ -18,8 +18,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel};
 use std::time::{Duration, Instant};
+use tidegate_client::http1::HeadReader;
 use tidegate_config::settings::pool::{Hook, HookAction, Measure, Threshold};
 use tidegate_core::log;
+use tidegate_wire::h1::HeadLimits;
 
 /// How long a called address may take for each step.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -157,7 +159,7 @@ impl Watch {
                     let launch = Launch { user, group, ..Launch::default() }.keeping(sealed);
                     run(command, launch, &occasion, timeout)
                 }
-                HookAction::Call(url) => call(url, &occasion),
+                HookAction::Call(url) => call(url, &occasion, PATIENCE),
             };
             if let Err(problem) = outcome {
                 log::warn(format_args!("{}: hook: {problem}", occasion.subject));
@@ -271,7 +273,8 @@ fn log_output(subject: &Subject, child: &Child, output: &OwnedFd, timeout: Durat
     }
 }
 
-fn call(url: &str, occasion: &Occasion) -> Result<(), String> {
+/// Each step takes as long as `patience` at most: to connect, to take the call, and all of the answer's head.
+fn call(url: &str, occasion: &Occasion, patience: Duration) -> Result<(), String> {
     let fail = |error: io::Error| format!("{url} cannot be called: {error}");
     let rest = url.strip_prefix("http://").unwrap_or(url);
     let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
@@ -279,9 +282,8 @@ fn call(url: &str, occasion: &Occasion) -> Result<(), String> {
     let target = if has_port { authority.to_owned() } else { format!("{authority}:80") };
     let address = target.to_socket_addrs().map_err(fail)?.next();
     let address = address.ok_or_else(|| format!("{authority} has no address"))?;
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(fail)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(fail)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(fail)?;
+    let mut stream = TcpStream::connect_timeout(&address, patience).map_err(fail)?;
+    stream.set_write_timeout(Some(patience)).map_err(fail)?;
     let Occasion { subject, measure, event, threshold, value } = occasion;
     let mut body = serde_json::json!({
         "of": subject.kind, "name": subject.name, "measure": measure, "event": event, "threshold": threshold, "value": value
@@ -295,14 +297,44 @@ fn call(url: &str, occasion: &Occasion) -> Result<(), String> {
          Connection: close\r\n\r\n{body}",
         body.len()
     );
-    stream.write_all(request.as_bytes()).map_err(fail)?;
-    let mut head = Vec::new();
-    stream.take(12).read_to_end(&mut head).map_err(fail)?;
-    match head.get(9..12) {
-        Some([b'2', _, _]) => Ok(()),
-        Some(status) => Err(format!("{url} answered {}", String::from_utf8_lossy(status))),
-        None => Err(format!("{url} did not answer")),
+    let silent = |what: &str| format!("{url} was called and did not {what} within {patience:?}");
+    stream.write_all(request.as_bytes()).map_err(|error| match is_late(&error) {
+        true => silent("take the call"),
+        false => fail(error),
+    })?;
+    match status_of(&mut stream, Instant::now() + patience) {
+        Ok(200..=299) => Ok(()),
+        Ok(status) => Err(format!("{url} answered {status}")),
+        Err(error) if is_late(&error) => Err(silent("answer")),
+        Err(error) => Err(format!("{url} was called and did not answer: {error}")),
     }
+}
+
+/// The status of the final answer: interim ones come before it (RFC 9110 section 15.2). What is behind its head is not read.
+fn status_of(stream: &mut TcpStream, deadline: Instant) -> io::Result<u16> {
+    let (mut reader, mut buffer) = (HeadReader::default(), [0; 4096]);
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let count = stream.read(&mut buffer)?;
+        if count == 0 {
+            let what = if reader.is_empty() { "it closed the connection" } else { "its answer breaks off" };
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+        }
+        let bytes = buffer.get(..count).unwrap_or_default();
+        let status = reader.push(bytes, &HeadLimits::default(), "POST", |_| (), |head| head.status);
+        if let Some(status) = status.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))? {
+            return Ok(status);
+        }
+    }
+}
+
+/// A timeout of a socket is EAGAIN to the kernel.
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 #[cfg(test)]
@@ -422,9 +454,59 @@ mod tests {
             String::from_utf8(text).expect("it is text")
         });
         let occasion = Occasion { subject: php(), measure: "queue", event: "above", threshold: 5, value: 7 };
-        assert_eq!(call(&url, &occasion), Ok(()));
+        assert_eq!(call(&url, &occasion, tidegate_testkit::WAIT), Ok(()));
         let text = tidegate_testkit::join(server, "the end of the call");
         assert!(text.starts_with("POST /grow HTTP/1.1\r\n"), "{text}");
         assert!(text.contains(r#""value":7"#), "{text}");
+    }
+
+    /// What comes of a call that is answered with this; `None`: with nothing.
+    fn called(answer: Option<Vec<u8>>, patience: Duration) -> Result<(), String> {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let server = std::thread::spawn(move || {
+            let mut stream = tidegate_testkit::accept(&listener, "a call");
+            let mut text = Vec::new();
+            let mut buffer = [0; 1024];
+            while !text.ends_with(b"}") {
+                let count = stream.read(&mut buffer).expect("it is sent");
+                text.extend_from_slice(&buffer[..count]);
+            }
+            match answer {
+                Some(answer) => drop(stream.write_all(&answer)), // who has heard enough closes
+                None => while stream.read(&mut buffer).is_ok_and(|count| count > 0) {},
+            }
+        });
+        let occasion = Occasion { subject: php(), measure: "queue", event: "above", threshold: 5, value: 7 };
+        let outcome = call(&format!("http://{address}/"), &occasion, patience);
+        tidegate_testkit::join(server, "the end of the call");
+        outcome.map_err(|said| said.replace(&address, "A"))
+    }
+
+    #[test]
+    fn what_an_address_answers_is_what_its_final_head_says() {
+        let hint = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+        for (answer, expected) in [
+            (format!("{hint}HTTP/1.1 204 No Content\r\n\r\n"), Ok(())),
+            ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".into(), Ok(())),
+            (format!("{hint}HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"), Err("http://A/ answered 500")),
+            (hint.into(), Err("http://A/ was called and did not answer: it closed the connection")),
+            ("HTTP/1.1 200".into(), Err("http://A/ was called and did not answer: its answer breaks off")),
+            (String::new(), Err("http://A/ was called and did not answer: it closed the connection")),
+            (hint.repeat(5000), Err("http://A/ was called and did not answer: too many interim responses")),
+            (
+                "y".repeat(64 << 10),
+                Err("http://A/ was called and did not answer: the response does not begin with HTTP/1.1"),
+            ),
+        ] {
+            let outcome = called(Some(answer.clone().into_bytes()), tidegate_testkit::WAIT);
+            assert_eq!(outcome, expected.map_err(str::to_owned), "{:.60}", answer);
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_silent_was_called() {
+        let outcome = called(None, Duration::from_millis(10));
+        assert_eq!(outcome, Err("http://A/ was called and did not answer within 10ms".into()));
     }
 }

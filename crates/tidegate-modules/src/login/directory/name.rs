@@ -2,48 +2,72 @@
 //!
 //! What cannot be read lies below nothing and is called nothing: somebody who belongs to it belongs to no group.
 
-/// Whether a name lies below another, at any depth.
+/// Whether a name lies below another, at any depth. Of what lies between it has to be clear only where each part ends.
 pub fn is_below(dn: &str, base: &str) -> bool {
-    let (dn, base) = (plain(dn), plain(base));
-    let (Some(dn), Some(base)) = (dn, base) else { return false };
-    !base.is_empty() && dn.len() > base.len() && dn.ends_with(&base)
+    let (Some(dn), Some(base)) = (split(dn, b','), split(base, b',')) else { return false };
+    let Some((between, end)) = dn.len().checked_sub(base.len()).and_then(|at| dn.split_at_checked(at)) else {
+        return false;
+    };
+    let is_same = |(one, other): (&&str, &&str)| matches!((plain(one), plain(other)), (Some(one), Some(other)) if one == other);
+    !between.is_empty() && between.iter().all(|part| part.contains('=')) && end.iter().zip(&base).all(is_same)
 }
 
 /// What the first part of a name says, where that is one attribute of this name: `admins` of `cn=admins,ou=groups`.
 pub fn first_value(dn: &str, attribute: &str) -> Option<String> {
-    let first = parts(dn)?.into_iter().next()?;
-    let (name, value) = first.split_once('=')?;
+    let first = split(dn, b',')?.into_iter().next()?;
+    let [only] = split(first, b'+')?.try_into().ok()?;
+    let (name, value) = only.split_once('=')?;
     if !name.trim().eq_ignore_ascii_case(attribute) {
         return None;
     }
     unescaped(value)
 }
 
-/// The parts of a name in a form in which the same parts are the same text.
-fn plain(dn: &str) -> Option<Vec<String>> {
-    let parts = parts(dn)?.into_iter().map(|part| {
-        let (name, value) = part.split_once('=')?;
-        Some(format!("{}={}", name.trim().to_lowercase(), unescaped(value)?.to_lowercase()))
+/// A part of a name, which may have several attributes, in a form in which the same part is the same text.
+fn plain(part: &str) -> Option<Vec<String>> {
+    let attributes = split(part, b'+')?.into_iter().map(|attribute| {
+        let (name, value) = attribute.split_once('=')?;
+        let value = unescaped(value)?.to_lowercase();
+        let value: Vec<&str> = value.split_whitespace().collect(); // as many spaces as one
+        Some(format!("{}={}", short(&name.trim().to_lowercase()), value.join(" ")))
     });
-    parts.collect()
+    let mut attributes = attributes.collect::<Option<Vec<String>>>()?;
+    attributes.sort_unstable();
+    Some(attributes)
 }
 
-/// What stands between commas; `None` for what has more than one attribute in a part, and for quoted text (RFC 2253).
-fn parts(dn: &str) -> Option<Vec<&str>> {
+/// The short name of an attribute type, of those that RFC 4514 has one for (section 3).
+fn short(name: &str) -> &str {
+    match name {
+        "commonname" | "2.5.4.3" => "cn",
+        "localityname" | "2.5.4.7" => "l",
+        "stateorprovincename" | "2.5.4.8" => "st",
+        "organizationname" | "2.5.4.10" => "o",
+        "organizationalunitname" | "2.5.4.11" => "ou",
+        "countryname" | "2.5.4.6" => "c",
+        "streetaddress" | "2.5.4.9" => "street",
+        "domaincomponent" | "0.9.2342.19200300.100.1.25" => "dc",
+        "userid" | "0.9.2342.19200300.100.1.1" => "uid",
+        other => other,
+    }
+}
+
+/// What stands between these signs; `None` for quoted text (RFC 2253) and for an escape of nothing.
+fn split(text: &str, sign: u8) -> Option<Vec<&str>> {
     let (mut parts, mut start, mut is_escaped) = (Vec::new(), 0, false);
-    for (at, byte) in dn.bytes().enumerate() {
+    for (at, byte) in text.bytes().enumerate() {
         match byte {
             _ if is_escaped => is_escaped = false,
             b'\\' => is_escaped = true,
-            b'+' | b'"' | b';' => return None,
-            b',' => {
-                parts.push(&dn[start..at]);
+            b'"' | b';' => return None,
+            _ if byte == sign => {
+                parts.push(&text[start..at]);
                 start = at + 1;
             }
             _ => {}
         }
     }
-    parts.push(&dn[start..]);
+    parts.push(&text[start..]);
     (!is_escaped).then_some(parts)
 }
 
@@ -95,7 +119,16 @@ mod tests {
             ("cn=admins\\2cou=groups,dc=a", "ou=groups,dc=a", false),
             ("cn=admins\\\\,ou=groups,dc=a", "ou=groups,dc=a", true),
             ("cn=\"admins,ou=groups,dc=a", "ou=groups,dc=a", false),
-            ("cn=a+ou=b,ou=groups,dc=a", "ou=groups,dc=a", false),
+            // Parts of several attributes, and what needs no reading.
+            ("cn=a+ou=b,ou=groups,dc=a", "ou=groups,dc=a", true),
+            ("cn=a+ou=groups,dc=a", "ou=groups,dc=a", false),
+            ("cn=b,ou=groups+l=x,dc=a", "L=X+ou=groups,dc=a", true),
+            ("cn=b,ou=groups\\+l=x,dc=a", "l=x+ou=groups,dc=a", false),
+            ("cn=#0403,ou=groups,dc=a", "ou=groups,dc=a", true),
+            ("admins,ou=groups,dc=a", "ou=groups,dc=a", false),
+            // Other spellings of the same.
+            ("cn=a,organizationalUnitName=My  Groups,DomainComponent=a", "ou=my groups,dc=a", true),
+            ("cn=a,2.5.4.11=groups,0.9.2342.19200300.100.1.25=a", "ou=groups,dc=a", true),
             ("cn=admins,ou=groups,dc=a\\", "ou=groups,dc=a", false),
             ("cn=admins,dc=a", "", false),
             ("", "dc=a", false),

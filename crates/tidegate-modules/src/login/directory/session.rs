@@ -215,8 +215,11 @@ impl Session {
             let Some(found) = found else {
                 return Err(Fault::Terms(format!("there is no `{}`", groups.base)));
             };
+            let is_everywhere = groups.base.trim().is_empty();
             for group in found {
-                if !seen.insert(group.dn.to_lowercase()) {
+                // A directory that passes a search on may find more than was asked for.
+                let is_one = is_everywhere || name::is_below(&group.dn, &groups.base);
+                if !is_one || !seen.insert(group.dn.to_lowercase()) {
                     continue;
                 }
                 names.extend(group.texts(&groups.name).map(str::to_owned));

@@ -81,6 +81,40 @@ fn what_no_directory_should_do_lets_nobody_in() {
 }
 
 /// One that has failed is left alone, and tried again by one login when its time has come.
+/// What a directory finds beside the place where groups are is none, and what that belongs to does not count either.
+#[test]
+fn groups_lie_where_groups_are() {
+    let found: &[&str] = &[
+        "cn=admins,ou=evil,dc=a",
+        "CN=Staff, OU=Groups, DC=a",
+        "ou=groups,dc=a",
+        "cn=x,cn=y,ou=groups,dc=a",
+    ];
+    for (base, dns, is_nested, expected) in [
+        ("ou=groups,dc=a", &found[..1], true, &[][..]),
+        ("ou=groups,dc=a", &found[..2], true, &["g1"]),
+        ("ou=groups,dc=a", found, false, &["g1", "g3"]),
+        ("", found, false, &["g0", "g1", "g2", "g3"]), // everywhere
+    ] {
+        let fake = Fake::new(Manner::Grouping(dns));
+        let groups = settings::DirectoryGroups {
+            base: base.into(),
+            found_by: settings::GroupsBy::Search(settings::Filter::parse("(member={dn})").unwrap()),
+            name: "cn".into(),
+            is_nested,
+        };
+        let settings = settings::Directory { groups: Some(groups), ..fake::settings(&[&fake]) };
+        let directory = Directory::new(&settings, TlsStore::new().unwrap());
+        let (said, heard) = channel();
+        let job = move |seat: &mut Seat| {
+            let user = seat.find("user1").unwrap().unwrap();
+            said.send(seat.groups(&user)).unwrap();
+        };
+        directory.run(job).unwrap();
+        assert_eq!(heard.recv().unwrap().unwrap(), expected, "{base}: {dns:?}");
+    }
+}
+
 #[test]
 fn a_directory_that_fails_is_left_alone_for_a_while() {
     let fake = Fake::new(Manner::Silent);

@@ -198,9 +198,18 @@ impl Office {
         // A request that is refused is explained as well.
         match said.is_ok || !said.text.is_empty() {
             true => Ok(Reply::Text(said.text)),
-            false => Err((Refusal::Wrong, said.complaint.trim().trim_start_matches("tidegate: ").to_owned())),
+            false => Err((Refusal::Wrong, sentence(&said.complaint))),
         }
     }
+}
+
+/// What a command complains of, in one sentence: of settings it shows the place and gives advice in further lines.
+fn sentence(complaint: &str) -> String {
+    let first = complaint.trim().lines().next().unwrap_or_default();
+    ["tidegate: ", "error: "]
+        .iter()
+        .fold(first, |text, name| text.strip_prefix(name).unwrap_or(text))
+        .to_owned()
 }
 
 fn parse(line: &str) -> Result<Request, (Refusal, String)> {

@@ -6,6 +6,7 @@
 use super::user_agent;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
+use hyper::ext::on_informational;
 use hyper::header::{CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, Response, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -13,14 +14,18 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::settings::Otlp;
 use tidegate_http::HttpDate;
 use tidegate_io::clock::wall_seconds;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
 
 /// Bytes of an answer that are read.
 const ANSWER_MAX: usize = 64 * 1024;
+/// Interim answers before the one that is final: each is work, and no deadline but that of the message bounds them.
+const INTERIM_MAX: u32 = 32;
 
 /// The way to collectors. Connections are kept between messages.
 pub(super) struct Collector {
@@ -77,13 +82,21 @@ impl Collector {
         })
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Bytes, Failure> {
+    async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Bytes, Failure> {
+        let interim = Arc::new(Semaphore::new(0));
+        let seen = interim.clone();
+        on_informational(&mut request, move |_| seen.add_permits(1));
         let answer = match (request.uri().scheme_str(), &self.secure) {
             (Some("https"), Ok(secure)) => secure.request(request),
             (Some("https"), Err(why)) => return Err(Failure::of_the_way(why.clone())),
             _ => self.plain.request(request),
         };
-        let answer = answer.await.map_err(|error| Failure::of_the_way(innermost(&error)))?;
+        let answer = tokio::select! {
+            answer = answer => answer.map_err(|error| Failure::of_the_way(innermost(&error)))?,
+            _ = interim.acquire_many(INTERIM_MAX + 1) => {
+                return Err(Failure::of_the_way(format!("it sends more than {INTERIM_MAX} interim answers")));
+            }
+        };
         match answer.status() {
             status if status.is_success() => Ok(body_of(answer).await),
             status => Err(failure(status, &answer)),
@@ -130,6 +143,8 @@ fn innermost(error: &dyn Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
 
     #[test]
     fn a_collector_says_when_to_come_again_in_seconds_or_as_a_date() {
@@ -145,5 +160,35 @@ mod tests {
         ] {
             assert_eq!(retry_after(value.as_bytes(), now), expected.map(Duration::from_secs), "{value}");
         }
+    }
+
+    #[test]
+    fn a_collector_that_never_comes_to_an_end_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // Each connection gets as many interim answers as it takes; the last has a final one behind them.
+        let lies = std::thread::spawn(move || {
+            let hint = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+            let mut first = tidegate_testkit::accept(&listener, "a message");
+            while first.write_all(&hint.repeat(100)).is_ok() {}
+            let mut second = tidegate_testkit::accept(&listener, "a message");
+            let end = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+            second.write_all(&[&*hint.repeat(INTERIM_MAX as usize), end].concat()).unwrap();
+            let _ = second.read_to_end(&mut Vec::new());
+        });
+        let collector = Collector::new().unwrap();
+        let otlp = Otlp {
+            url: format!("http://{address}"),
+            interval: Duration::from_secs(1),
+            timeout: tidegate_testkit::WAIT,
+            service: "s".into(),
+            headers: Vec::new(),
+            headers_file: None,
+        };
+        let failure = collector.send(&otlp, "/v1/metrics", b"message".to_vec()).unwrap_err();
+        assert_eq!(failure.why, "it sends more than 32 interim answers");
+        assert!(collector.send(&otlp, "/v1/metrics", b"message".to_vec()).is_ok());
+        drop(collector);
+        tidegate_testkit::join(lies, "the collector");
     }
 }

@@ -9,7 +9,8 @@
 //! by a look from the beginning: the store may be another one since, and what is known already changes nothing. A store
 //! that refuses what this takes (no streams, no right to them) is one for limits all the same.
 
-use redis::{Connection, ErrorKind, RedisError, RedisResult};
+use super::connection::Connection;
+use redis::{ErrorKind, RedisError, RedisResult};
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::net::SocketAddr;
@@ -188,7 +189,9 @@ impl BanLog {
                 if let Some(next) = after(id) {
                     self.next = next;
                 }
-                if let Some((at, ban, client, lasts)) = read(id, fields) {
+                if let Some((at, ban, client, lasts)) =
+                    read(id, fields).filter(|(_, ban, ..)| state.shares_ban(ban))
+                {
                     last.insert((ban, client), (at, lasts));
                 }
             }
@@ -267,7 +270,7 @@ pub(super) mod tests {
     const REDIS: &str = "/usr/bin/redis-server";
     const SECOND: u64 = 1_000_000_000;
 
-    fn store() -> LimitStore {
+    pub fn store() -> LimitStore {
         LimitStore {
             address: (Ipv4Addr::LOCALHOST, 1).into(),
             database: 0,
@@ -312,8 +315,9 @@ pub(super) mod tests {
             "no",
         ]);
         let child = Redis(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
-        let client = redis::Client::open(("127.0.0.1", port)).unwrap();
-        let connection = wait_for(|| client.get_connection().ok(), "redis-server to answer");
+        let store = LimitStore { address: (Ipv4Addr::LOCALHOST, port).into(), ..store() };
+        let patience = Duration::from_secs(60);
+        let connection = wait_for(|| Connection::open(&store, patience).ok(), "redis-server to answer");
         Some((child, connection))
     }
 
