@@ -61,7 +61,7 @@ pub enum Bench {
     /// Builds the newest versions of the peers that can be had, and says which there are
     Peers(newest::Arguments),
     /// Takes the profile by which the compiler builds what packages carry
-    Profile,
+    Profile(profile::Arguments),
     /// CPU per request and requests per second of static files, beside other servers
     Static(static_files::Arguments),
     /// Resident bytes of an idle keep-alive connection, beside other servers
@@ -111,7 +111,7 @@ pub fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Rows(arguments) => rows::run(arguments),
         Bench::Peers(arguments) => newest::run(arguments),
-        Bench::Profile => profile::run(),
+        Bench::Profile(arguments) => profile::run(&arguments),
         Bench::Static(arguments) => static_files::run(arguments),
         Bench::Idle(arguments) => idle::run(arguments),
         Bench::Cold(arguments) => cold::run(arguments),

@@ -49,8 +49,15 @@ const OPERATIONS: [&str; 11] = [
     "event-beside",
 ];
 
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Adds what the mix and the examples count to the profile that is there, without the benches: for functions that have changed since
+    #[arg(long)]
+    add: bool,
+}
+
 /// Takes it: builds programs that count, runs them, and stores what they have counted.
-pub fn run() -> Result<()> {
+pub fn run(arguments: &Arguments) -> Result<()> {
     let merge = profdata()?;
     let folder = folder();
     let counts = folder.join("counts");
@@ -76,7 +83,7 @@ pub fn run() -> Result<()> {
         command.args(arguments).env(workspace::OPTIMISED, &programs);
         workspace::run(command.env("LLVM_PROFILE_FILE", counts.join("%p%c.profraw")))
     };
-    for bench in BENCHES {
+    for bench in BENCHES.iter().filter(|_| !arguments.add) {
         // Where a peer has made a figure void, ours was measured and counted all the same. That all is well with ours the mix says.
         if let Err(error) = run(&own, bench) {
             println!("profile: {error:#}; what was counted stays");
@@ -86,9 +93,13 @@ pub fn run() -> Result<()> {
     let example = programs.join("examples/requests");
     OPERATIONS.iter().try_for_each(|operation| run(&example, &[operation, "3200"]))?;
 
-    let counted = fs::read_dir(&counts)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    let stored = stored();
-    workspace::run(Command::new(merge).args(["merge", "--sparse", "--output"]).arg(&stored).args(&counted))?;
+    let mut counted = fs::read_dir(&counts)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let (stored, new) = (stored(), folder.join("new.profdata"));
+    if arguments.add {
+        counted.push(stored.clone()); // of a function that has changed it holds the form of before as well, which nobody looks up
+    }
+    workspace::run(Command::new(merge).args(["merge", "--sparse", "--output"]).arg(&new).args(&counted))?;
+    fs::copy(&new, &stored).with_context(|| format!("cannot write {}", stored.display()))?;
     fs::write(facts_file(), facts()?).context("cannot write what the profile was taken with")?;
     println!("profile: {} holds what {} processes have counted", stored.display(), counted.len());
     Ok(())
