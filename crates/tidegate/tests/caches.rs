@@ -118,7 +118,7 @@ fn orders_reach_the_stores() {
         (&["ls", "--store", "mian"], 1, "no cache is named \"mian\"; there are `main`"),
         (&["purge"], 2, "--url <URL>|--prefix <URL>"),
         (&["purge", "--url", "a.test/x"], 2, "write a URL with scheme and host"),
-        (&["warm"], 1, "name what is to be requested"),
+        (&["warm"], 2, "<URL|--from <FILE>|--sitemap <URL|FILE>>"),
     ] {
         let arguments: Vec<&str> = ["cache"].iter().chain(arguments).copied().collect();
         let outcome = server.tell(&arguments);

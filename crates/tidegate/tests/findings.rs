@@ -166,7 +166,7 @@ fn a_server_that_is_well_says_so() {
     assert!(!server.tell(&["status", "--prometheus"]).stdout.contains("tidegate_finding"));
     assert!(!server.tell(&["status"]).stdout.contains("Findings:"));
     let wrong = server.tell(&["status", "findings", "list"]);
-    assert_eq!(wrong.code, Some(1), "{}", wrong.stderr);
+    assert_eq!(wrong.code, Some(2), "{}", wrong.stderr);
     assert_eq!(server.tell(&["stop"]).code, Some(0));
     assert!(server.wait().success());
 }

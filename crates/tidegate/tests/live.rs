@@ -390,7 +390,7 @@ fn requests_are_ended_by_what_they_have_in_common() {
     assert!(noted.contains("cancelled by an operator (route=/one/* client=127.0.0.0/8): "), "{noted}");
     // Nobody means all of them.
     let (code, said) = tell(&["cancel"]);
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(2));
     assert!(said.contains("name a request by its id, or say which are meant"), "{said}");
     assert_eq!(tell(&["cancel", "1-2-3", "--site", "a"]).0, Some(2));
 }

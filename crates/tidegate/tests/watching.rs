@@ -292,7 +292,7 @@ fn requests_under_way_are_shown_and_ended() {
     assert_eq!(table()["count"], 0);
     assert_eq!(server.tell(&["cancel", &id]).code, Some(1), "once");
     assert_eq!(server.tell(&["status", "slow", "--json"]).code, Some(0));
-    assert_eq!(run(&folder, &["cancel", "no such thing"]).code, Some(1));
+    assert_eq!(run(&folder, &["cancel", "no such thing"]).code, Some(2));
 }
 
 /// Who waits for an application is told as waiting, with its name, in the table, in the gauge and in the history.

@@ -111,7 +111,7 @@ pub fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Rows(arguments) => rows::run(arguments),
         Bench::Peers(arguments) => newest::run(arguments),
-        Bench::Profile(arguments) => profile::run(&arguments),
+        Bench::Profile(arguments) => profile::run(arguments),
         Bench::Static(arguments) => static_files::run(arguments),
         Bench::Idle(arguments) => idle::run(arguments),
         Bench::Cold(arguments) => cold::run(arguments),

@@ -21,7 +21,7 @@ fn a_page_and_its_resources_are_streams_of_one_connection() {
     root("next.html", "<h1>Next</h1>");
     root("s.css", "a{}");
     (0..12).for_each(|number| root(&format!("{number}.png"), "picture"));
-    let steps = "users 3 { steady \"600ms\" }; think fixed \"20ms\"; client h2 streams=4
+    let steps = "users 3 { steady \"2s\" }; think fixed \"20ms\"; client h2 streams=4
         op walk p90=\"30s\" {
             get \"/page.html\" { assets; cached; count \"img.thumb\" mean=12; take next css=\"a.next\" attribute=href }
             get \"{next}\" { expect status=200 contains=\"Next\" header=\"Content-Type: text/html\" }
