@@ -155,13 +155,18 @@ fn a_request_is_counted_where_its_answer_finds_nobody() {
     }
 }
 
+/// A client, and the worker that it is connected to.
+fn served() -> (UnixStream, Solo) {
+    let (make, _, _) = server::registry();
+    let (client, stream) = pair();
+    (client, Solo::new(&Arc::new(server::settings("")), &make, stream).unwrap())
+}
+
 /// Content in the smallest of chunks holds nobody up for longer than other content.
 #[test]
 fn a_turn_takes_no_more_than_some_chunks() {
     const CHUNKS: usize = 8192;
-    let (make, _, _) = server::registry();
-    let (mut client, stream) = pair();
-    let mut solo = Solo::new(&Arc::new(server::settings("")), &make, stream).unwrap();
+    let (mut client, mut solo) = served();
     client.write_all(b"POST /count HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
     client.write_all(&b"1\r\nu\r\n".repeat(CHUNKS)).unwrap();
     client.write_all(b"0\r\n\r\n").unwrap();
@@ -184,9 +189,7 @@ fn a_turn_takes_no_more_than_some_chunks() {
 #[test]
 fn a_turn_takes_no_more_than_some_requests() {
     const REQUESTS: usize = 1000;
-    let (make, _, _) = server::registry();
-    let (mut client, stream) = pair();
-    let mut solo = Solo::new(&Arc::new(server::settings("")), &make, stream).unwrap();
+    let (mut client, mut solo) = served();
     client.write_all(&b"GET /bytes?5 HTTP/1.1\r\nHost: x\r\n\r\n".repeat(REQUESTS)).unwrap();
     let (mut turns, mut received) = (0, Vec::new());
     loop {

@@ -21,7 +21,6 @@ use std::ffi::OsString;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -29,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::settings::pool::{Pass, Pool, Processes, Program};
 use tidegate_core::log::{self, Level};
+use tidegate_io::connect::{Address, connect};
 
 /// Characters of the last line of output that are said of a process that failed.
 const LAST: usize = 500;
@@ -378,10 +378,12 @@ impl Drop for Child {
     }
 }
 
+/// Waits for nobody: one thread looks after all pools.
 fn connects(address: &PoolAddress) -> bool {
     match address {
         // The address is of this machine: the answer comes at once.
         PoolAddress::Tcp(address) => TcpStream::connect_timeout(address, Duration::from_millis(100)).is_ok(),
-        PoolAddress::Unix(path) => UnixStream::connect(path).is_ok(),
+        // Where connections fill its queue it does not accept them.
+        PoolAddress::Unix(path) => connect(&Address::Unix(path.as_path().into()), None).is_ok(),
     }
 }

@@ -438,20 +438,26 @@ mod tests {
         Subject { kind: "pool", name: "php".into() }
     }
 
+    /// All of a call.
+    fn heard(stream: &mut TcpStream) -> String {
+        let mut text = Vec::new();
+        let mut buffer = [0; 1024];
+        while !text.ends_with(b"}") {
+            let count = stream.read(&mut buffer).expect("it is sent");
+            text.extend_from_slice(&buffer[..count]);
+        }
+        String::from_utf8(text).expect("it is text")
+    }
+
     #[test]
     fn an_address_is_sent_what_happened() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let url = format!("http://{}/grow", listener.local_addr().expect("it is bound"));
         let server = std::thread::spawn(move || {
             let mut stream = tidegate_testkit::accept(&listener, "a call");
-            let mut text = Vec::new();
-            let mut buffer = [0; 1024];
-            while !text.ends_with(b"}") {
-                let count = stream.read(&mut buffer).expect("it is sent");
-                text.extend_from_slice(&buffer[..count]);
-            }
+            let text = heard(&mut stream);
             stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").expect("it listens");
-            String::from_utf8(text).expect("it is text")
+            text
         });
         let occasion = Occasion { subject: php(), measure: "queue", event: "above", threshold: 5, value: 7 };
         assert_eq!(call(&url, &occasion, tidegate_testkit::WAIT), Ok(()));
@@ -466,15 +472,10 @@ mod tests {
         let address = listener.local_addr().expect("it is bound").to_string();
         let server = std::thread::spawn(move || {
             let mut stream = tidegate_testkit::accept(&listener, "a call");
-            let mut text = Vec::new();
-            let mut buffer = [0; 1024];
-            while !text.ends_with(b"}") {
-                let count = stream.read(&mut buffer).expect("it is sent");
-                text.extend_from_slice(&buffer[..count]);
-            }
+            heard(&mut stream);
             match answer {
                 Some(answer) => drop(stream.write_all(&answer)), // who has heard enough closes
-                None => while stream.read(&mut buffer).is_ok_and(|count| count > 0) {},
+                None => drop(stream.read_to_end(&mut Vec::new())),
             }
         });
         let occasion = Occasion { subject: php(), measure: "queue", event: "above", threshold: 5, value: 7 };
