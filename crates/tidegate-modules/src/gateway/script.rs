@@ -3,9 +3,9 @@
 //! FastCGI, SCGI and CGI use it. `/image.png/x.php` leads to no file and is 404, whatever an application
 //! would make of it (FAULTS 35); a name that only looks like `.php` to a person ends in other bytes.
 
+use hashbrown::HashMap;
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -155,15 +155,13 @@ impl Finder {
             Rule::Mounted(prefix) => Ok(self.mounted(prefix, path)),
             Rule::File(file) => Ok(Ok(self.one_file(file, path))),
             Rule::Suffixes(suffixes) => {
-                let splits = suffix_ends(path, suffixes);
-                self.first_file(path, splits.into_iter().take(SPLITS), patience, is_known)
+                self.first_file(path, suffix_ends(path, suffixes).take(SPLITS), patience, is_known)
             }
             Rule::FirstFile => {
                 let skip = self.strip_prefix.len() + 1;
                 let slashes =
                     path.iter().enumerate().skip(skip).filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-                let splits: Vec<usize> = slashes.chain([path.len()]).take(SPLITS).collect();
-                self.first_file(path, splits.into_iter(), patience, is_known)
+                self.first_file(path, slashes.chain([path.len()]).take(SPLITS), patience, is_known)
             }
         }
     }
@@ -283,17 +281,14 @@ impl Finder {
 }
 
 /// Where a part of the path ends that ends in one of the suffixes.
-fn suffix_ends(path: &[u8], suffixes: &[Vec<u8>]) -> Vec<usize> {
+fn suffix_ends(path: &[u8], suffixes: &[Vec<u8>]) -> impl Iterator<Item = usize> {
     let ends = path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-    let ends = ends.chain([path.len()]);
-    let is_script = |end: &usize| {
+    ends.chain([path.len()]).filter(|end| {
         let name = path.get(..*end).unwrap_or_default();
-        suffixes.iter().any(|suffix| {
-            // `.php` alone is a hidden file without a name.
-            name.ends_with(suffix) && !name.ends_with(&[b"/", suffix.as_slice()].concat())
-        })
-    };
-    ends.filter(is_script).collect()
+        // `.php` alone is a hidden file without a name.
+        let is_named = |stem: &[u8]| stem.last() != Some(&b'/');
+        suffixes.iter().any(|suffix| name.strip_suffix(suffix.as_slice()).is_some_and(is_named))
+    })
 }
 
 /// Whether a component begins with a dot.

@@ -58,6 +58,8 @@ struct Inner {
     fixed: Fixed,
     /// Those that are the same for most.
     server: RefCell<ServerSide>,
+    /// What a TRACE is told to use instead.
+    allow: String,
 }
 
 /// What is the same for all requests of a route, as it is sent.
@@ -120,13 +122,17 @@ impl Scripted {
                 Fixed::Scgi(fixed)
             }
         };
-        let inner = Inner { protocol, link, scripts, params, fixed, server: RefCell::default() };
+        let (server, allow) = (RefCell::default(), answer::allow_without("TRACE", route));
+        let inner = Inner { protocol, link, scripts, params, fixed, server, allow };
         Ok(Scripted { inner: Rc::new(inner) })
     }
 }
 
 impl Handler for Scripted {
     fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
+        if exchange.method == Method::Trace {
+            return Reply::Ready(answer::never_passed_on(&self.inner.allow)); // RFC 9110 section 9.3.8: it tells too much
+        }
         exchange.ends_with_client();
         exchange.waits_for(self.inner.link.account);
         match self.inner.scripts.resolve(exchange.path) {
@@ -144,6 +150,10 @@ impl Handler for Scripted {
             Protocol::Cgi => "cgi",
         };
         let to = &self.inner.link.name;
+        if exchange.method == Method::Trace {
+            say(format!("{name} {to}: TRACE is not passed on"));
+            return Foreseen::Handler;
+        }
         let found = self.inner.scripts.finder().resolve(exchange.path, Patience::Wait, &mut |_| false);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match found {

@@ -166,12 +166,18 @@ mod tests {
     fn a_collector_that_never_comes_to_an_end_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        // Each connection gets as many interim answers as it takes; the last has a final one behind them.
+        // Each message gets as many interim answers as are taken; the last has a final one behind them.
         let lies = std::thread::spawn(move || {
             let hint = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
-            let mut first = tidegate_testkit::accept(&listener, "a message");
+            let asked = || {
+                let mut connection = tidegate_testkit::accept(&listener, "a message");
+                // What comes before it is asked for is no answer.
+                assert!(connection.read(&mut [0; 4096]).unwrap() > 0);
+                connection
+            };
+            let mut first = asked();
             while first.write_all(&hint.repeat(100)).is_ok() {}
-            let mut second = tidegate_testkit::accept(&listener, "a message");
+            let mut second = asked();
             let end = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
             second.write_all(&[&*hint.repeat(INTERIM_MAX as usize), end].concat()).unwrap();
             let _ = second.read_to_end(&mut Vec::new());
