@@ -1,16 +1,17 @@
 //! The floor of the static bench: answers every request with the same bytes and looks at none of it.
 //!
 //! What it costs is what the kernel costs; a server can only be measured against it. Started by the bench as
-//! `xtask canned`, a process of its own. Edge-triggered epoll, one thread, no timers, no parsing but for the
-//! blank line that ends a request.
+//! `xtask canned`, a process of its own. Edge-triggered epoll, one thread or as many as asked for that share nothing, no
+//! timers, no parsing but for the blank line that ends a request.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
 
 use anyhow::Result;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::net::{self, SendFlags};
+use rustix::net::{self, AddressFamily, SendFlags, SocketFlags, SocketType, sockopt};
 
 use super::events;
 
@@ -22,7 +23,13 @@ pub struct Arguments {
     /// Answer one request on each connection, and close it
     #[arg(long)]
     closes: bool,
+    /// Threads, each with a listening socket of its own
+    #[arg(long, default_value_t = 1, conflicts_with = "closes")]
+    workers: usize,
 }
+
+/// Connections of a worker that may wait to be accepted.
+const BACKLOG: i32 = 1024;
 
 /// The key of the listener; connections have their place in the list.
 const LISTENER: u64 = u64::MAX;
@@ -39,15 +46,34 @@ struct Connection {
 
 /// Serves until it is ended from outside.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let listener = TcpListener::bind(("127.0.0.1", arguments.port))?;
-    listener.set_nonblocking(true)?;
     let answer = answer(arguments.size, if arguments.closes { "close" } else { "keep-alive" });
     if arguments.closes {
-        return close_each(&listener, &answer);
+        return close_each(&listener(arguments.port)?, &answer);
     }
-    let poller = epoll::create(CreateFlags::CLOEXEC)?;
-    epoll::add(&poller, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+    let listeners = (0..arguments.workers).map(|_| listener(arguments.port)).collect::<Result<Vec<_>>>()?;
     println!("listening on http://127.0.0.1:{}", arguments.port);
+    thread::scope(|scope| {
+        let workers: Vec<_> =
+            listeners.iter().map(|listener| scope.spawn(|| work(listener, &answer))).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("invariant: it does not panic"))
+    })
+}
+
+/// One of those that share a port.
+fn listener(port: u16) -> Result<TcpListener> {
+    let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_socket_reuseport(&socket, true)?;
+    net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Answers what comes to one listening socket.
+fn work(listener: &TcpListener, answer: &[u8]) -> Result<()> {
+    listener.set_nonblocking(true)?;
+    let poller = epoll::create(CreateFlags::CLOEXEC)?;
+    epoll::add(&poller, listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
 
     let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
@@ -58,12 +84,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         for event in &events {
             let key = event.data.u64();
             if key == LISTENER {
-                accept(&listener, &poller, &mut connections, &mut free)?;
+                accept(listener, &poller, &mut connections, &mut free)?;
                 continue;
             }
             let place = usize::try_from(key).expect("invariant: a place in the list");
             let Some(connection) = connections[place].as_mut() else { continue };
-            if !connection.drive(&answer, &mut buffer) {
+            if !connection.drive(answer, &mut buffer) {
                 connections[place] = None;
                 free.push(place);
             }
@@ -74,7 +100,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// One request on each connection: what no server can do with fewer calls. The request is there when the connection is,
 /// or is waited for; the answer leaves with the end.
 fn close_each(listener: &TcpListener, answer: &[u8]) -> Result<()> {
-    listener.set_nonblocking(false)?;
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let mut stream = match listener.accept() {

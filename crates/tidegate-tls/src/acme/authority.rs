@@ -1,7 +1,7 @@
 //! An ACME server (RFC 8555), through `instant-acme`: accounts, orders, challenges, renewal windows.
 
 use super::dns::Dns;
-use super::http_client::AuthorityClient;
+use super::http_client::{AuthorityClient, Rest};
 use super::local::is_local;
 use super::manager::{Issue, IssueError, Local, plain};
 use super::schedule::Window;
@@ -50,6 +50,7 @@ pub struct AcmeAuthority {
     /// Best first.
     solvers: Vec<Box<dyn Solver>>,
     account: RefCell<Option<Account>>,
+    rest: Rest,
 }
 
 impl AcmeAuthority {
@@ -62,7 +63,7 @@ impl AcmeAuthority {
         let dns = options.dns.as_ref();
         let solver = |kind: &ChallengeKind| solvers::solver(*kind, &storage, servers, dns);
         let solvers = options.challenges.iter().filter_map(solver).collect();
-        AcmeAuthority { options, storage, solvers, account: RefCell::default() }
+        AcmeAuthority { options, storage, solvers, account: RefCell::default(), rest: Rest::default() }
     }
 
     /// Our account: as it was kept, else a new one.
@@ -72,7 +73,7 @@ impl AcmeAuthority {
             return Ok(account);
         }
         let directory = &self.options.directory;
-        let client = AuthorityClient::new(directory, self.options.roots.as_deref())?;
+        let client = AuthorityClient::new(directory, self.options.roots.as_deref(), self.rest.clone())?;
         let builder = Account::builder_with_http(Box::new(client));
         let kept = self.storage.account(directory);
         let kept = kept.and_then(|text| serde_json::from_str::<AccountCredentials>(&text).ok());
@@ -251,7 +252,7 @@ impl Issue for AcmeAuthority {
             if said.is_empty() {
                 said.push("no challenge that is allowed can be used for it; a wildcard needs dns-01".into());
             }
-            Err(IssueError::new(said.join("; ")))
+            Err(IssueError { said: said.join("; "), again: self.rest.left() })
         })
     }
 

@@ -11,7 +11,7 @@ use std::net::{TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use tidegate_tls::Pair;
-use tidegate_tls::acme::manager::Local;
+use tidegate_tls::acme::manager::{IssueError, Local};
 use tidegate_tls::acme::{AcmeAuthority, AcmeOptions, ChallengeKind, ChallengeServers, Issue};
 
 /// An answer that never ends would be one; the test ends if nobody stops it.
@@ -51,6 +51,10 @@ impl Liar {
 
     /// What is said where it is asked for a certificate, without its URL.
     async fn said(&self, folder: &Folder) -> String {
+        self.refusal(folder).await.said.replace(&self.base, "")
+    }
+
+    async fn refusal(&self, folder: &Folder) -> IssueError {
         let options = AcmeOptions {
             directory: format!("{}/dir", self.base),
             roots: Some(folder.0.join("roots.pem")),
@@ -62,8 +66,7 @@ impl Liar {
         };
         let servers: Rc<dyn ChallengeServers> = Rc::new(Nobody);
         let authority = AcmeAuthority::new(options, folder.storage(), &servers);
-        let error = authority.obtain("a.test", None).await.unwrap_err();
-        error.said.replace(&self.base, "")
+        authority.obtain("a.test", None).await.unwrap_err()
     }
 
     fn asked(&self, path: &str) -> usize {
@@ -189,6 +192,22 @@ fn what_an_authority_answers_is_said_once_and_with_its_status() {
     let liar = Liar::start(&folder, &[("/dir", ("200 OK", empty()))]);
     let said = block_on(false, liar.said(&folder));
     assert!(said.starts_with("its answer is not what ACME has there: missing field `newNonce`"), "{said}");
+}
+
+/// RFC 8555 section 6.6: of a rate limit, and of a directory that is out of service.
+#[test]
+fn an_authority_that_wants_to_be_left_alone_is() {
+    let limited = Some(r#"{ "type": "urn:ietf:params:acme:error:rateLimited" }"#.to_owned());
+    for (path, status, expected) in [
+        ("/order", "429 Too Many Requests\r\nRetry-After: 7200", 3601..=7200),
+        ("/dir", "503 Service Unavailable\r\nRetry-After: 7200", 3601..=7200),
+        ("/order", "429 Too Many Requests", 0..=0),
+    ] {
+        let folder = Folder::new("rest");
+        let liar = Liar::start(&folder, &[(path, (status, limited.clone()))]);
+        let again = block_on(false, liar.refusal(&folder)).again;
+        assert!(expected.contains(&again.unwrap_or(0)), "{path}, {status}: {again:?}");
+    }
 }
 
 /// What adds it to a clock would overflow.

@@ -5,14 +5,14 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 use anyhow::{Context, Result, bail};
 
-use super::super::report::significant;
+use super::super::report::{Spread, significant};
 use super::super::server::{end, free_port, wait_until_listening};
 use super::super::static_files::Generated;
 use super::super::{cpu, generator, host};
@@ -22,7 +22,7 @@ use crate::workspace;
 
 const DOCUMENT: &str = "1k.bin";
 
-/// A Tidegate with so many workers, each free to run on any processor but as `processors` says.
+/// A server with so many workers, each free to run on any processor but as `processors` says.
 struct Workers {
     child: Child,
     port: u16,
@@ -31,31 +31,48 @@ struct Workers {
 
 impl Workers {
     fn start(workers: usize, processors: &str, site: &str) -> Result<Self> {
+        Self::serve(|port, folder| {
+            fs::write(folder.join(DOCUMENT), [b'x'; 1024])?;
+            let settings = folder.join("tidegate.kdl");
+            let site = site.replace("{folder}", &folder.display().to_string());
+            fs::write(
+                &settings,
+                format!(
+                    "workers {workers}\nlisten \"127.0.0.1:{port}\"\naccess-log off\n\
+                     limits {{ connections 15000; keep-alive-timeout \"600s\" }}\nsite {{ {site} }}\n"
+                ),
+            )?;
+            let mut command = host::pinned(processors, &generator::tidegate().to_string_lossy());
+            command.arg("serve").arg("--config").arg(settings).arg("--control").arg(folder.join("control"));
+            Ok(command)
+        })
+    }
+
+    /// The floor: it looks at nothing.
+    fn canned(workers: usize, processors: &str) -> Result<Self> {
+        Self::serve(|port, _| {
+            let own = std::env::current_exe()?;
+            let mut command = host::pinned(processors, &own.to_string_lossy());
+            command.args(["canned", &port.to_string(), "1024", "--workers", &workers.to_string()]);
+            Ok(command)
+        })
+    }
+
+    fn serve(command: impl FnOnce(u16, &Path) -> Result<Command>) -> Result<Self> {
         let port = free_port()?;
         let folder = workspace::target_directory().join(format!("bench/workers-{port}"));
         fs::create_dir_all(&folder)?;
-        fs::write(folder.join(DOCUMENT), [b'x'; 1024])?;
-        let settings = folder.join("tidegate.kdl");
-        let site = site.replace("{folder}", &folder.display().to_string());
-        fs::write(
-            &settings,
-            format!(
-                "workers {workers}\nlisten \"127.0.0.1:{port}\"\naccess-log off\n\
-                 limits {{ connections 15000; keep-alive-timeout \"600s\" }}\nsite {{ {site} }}\n"
-            ),
-        )?;
-        let mut command = host::pinned(processors, &generator::tidegate().to_string_lossy());
-        command.arg("serve").arg("--config").arg(settings).arg("--control").arg(folder.join("control"));
+        let mut command = command(port, &folder)?;
         let log = fs::File::create(folder.join("output.log"))?;
         command.stdout(log.try_clone()?).stderr(log);
-        let child = command.spawn().context("cannot start tidegate")?;
+        let child = command.spawn().context("cannot start the server")?;
         let mut server = Self { child, port, folder };
         // The master listens before there are workers.
         wait_until_listening(&mut server.child, || answers(port))?;
         Ok(server)
     }
 
-    /// Loads it with `wrk`, or with `tidegate bench` where there are many connections, and says how many answers came.
+    /// Loads it with `wrk`, and says how many answers came.
     fn load(&self, processors: &str, threads: usize, connections: u32, seconds: u32) -> Result<u64> {
         let url = format!("http://127.0.0.1:{}/{DOCUMENT}", self.port);
         let mut command = host::pinned(processors, "wrk");
@@ -66,6 +83,13 @@ impl Workers {
             bail!("{} answers, {} errors", load.requests, load.errors);
         }
         Ok(load.requests)
+    }
+
+    /// CPU microseconds of a request, by 64 connections.
+    fn cost(&self, processors: &str, threads: usize, seconds: u32) -> Result<f64> {
+        let meter = cpu::Meter::start(cpu::process_tree(self.child.id())?)?;
+        let answers = self.load(processors, threads, 64, seconds)?;
+        Ok(meter.stop()?.time.as_secs_f64() * 1e6 / answers as f64)
     }
 }
 
@@ -84,37 +108,46 @@ fn processors() -> usize {
 
 const FILES: &str = "root \"{folder}\"";
 
-/// The most that a request costs with 2 and with as many workers as processors, in parts of what it costs with one. The
-/// generator has the processors that are left, or shares them.
+/// The most that a request costs with 2 and with as many workers as processors, in parts of what it costs with one; and
+/// the same of the floor. The generator has the processors that are left, or shares them.
 pub fn flat(bench: &Bench) -> Result<Figure> {
     let all = processors();
     let counts = if all > 2 { vec![1, 2, all] } else { vec![1, all] };
-    let mut servers = Vec::new();
-    for &count in &counts {
-        servers.push(Workers::start(count, &format!("0-{}", count - 1), FILES)?);
-    }
-    let mut ratios = Vec::new();
-    let mut costs = vec![Vec::new(); counts.len()];
-    for _ in 0..bench.course.rounds {
-        let mut round = Vec::new();
-        for (server, &count) in servers.iter().zip(&counts) {
-            let generators =
-                if count < all { format!("{count}-{}", all - 1) } else { format!("0-{}", all - 1) };
-            let meter = cpu::Meter::start(cpu::process_tree(server.child.id())?)?;
-            let answers =
-                server.load(&generators, all.saturating_sub(count).max(1), 64, bench.course.seconds)?;
-            round.push(meter.stop()?.time.as_secs_f64() * 1e6 / answers as f64);
+    let of_servers = |start: &dyn Fn(usize, &str) -> Result<Workers>| {
+        counts.iter().map(|&count| start(count, &format!("0-{}", count - 1))).collect::<Result<Vec<_>>>()
+    };
+    let servers = of_servers(&|count, processors| Workers::start(count, processors, FILES))?;
+    let floors = of_servers(&|count, processors| Workers::canned(count, processors))?;
+    let (mut ours, mut floor) = (Vec::new(), Vec::new());
+    for round in 0..bench.course.rounds {
+        // In alternating order: whoever comes first may find another machine.
+        let mut both = [(&servers, &mut ours), (&floors, &mut floor)];
+        if round % 2 == 1 {
+            both.reverse();
         }
-        let one = round.first().copied().context("nothing was measured")?;
-        ratios.push(round.iter().skip(1).map(|cost| cost / one).fold(0.0, f64::max));
-        costs.iter_mut().zip(round).for_each(|(costs, cost)| costs.push(cost));
+        for (servers, costs) in both {
+            let costs_of_round = servers.iter().zip(&counts).map(|(server, &count)| {
+                let generators =
+                    if count < all { format!("{count}-{}", all - 1) } else { format!("0-{}", all - 1) };
+                server.cost(&generators, all.saturating_sub(count).max(1), bench.course.seconds)
+            });
+            costs.push(costs_of_round.collect::<Result<Vec<_>>>()?);
+        }
     }
-    let told = counts.iter().zip(&costs).map(|(count, costs)| {
-        let mean = costs.iter().sum::<f64>() / costs.len().max(1) as f64;
-        format!("{count} workers {} µs", significant(mean))
+    let told = counts.iter().enumerate().map(|(place, count)| {
+        let mean = |costs: &[Vec<f64>]| {
+            costs.iter().map(|round| round[place]).sum::<f64>() / costs.len().max(1) as f64
+        };
+        format!("{count} workers {} µs, floor {} µs", significant(mean(&ours)), significant(mean(&floor)))
     });
     let told = told.collect::<Vec<_>>().join("; ");
-    Figure::of(ratios, told)
+    let most = |costs: &[Vec<f64>]| {
+        costs
+            .iter()
+            .map(|round| round[1..].iter().map(|cost| cost / round[0]).fold(0.0, f64::max))
+            .collect::<Vec<_>>()
+    };
+    Ok(Figure { floor: Spread::of(most(&floor)), ..Figure::of(most(&ours), told)? })
 }
 
 /// CPU time of the busiest worker in parts of the mean, with one worker for each processor.
