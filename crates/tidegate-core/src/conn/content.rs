@@ -1,13 +1,14 @@
 //! Content of a request over HTTP/1: decoded as it arrives and given to whoever reads it, or dropped within a limit.
 
-use super::{Connection, PIECES, Request, Work, faults};
+use super::{Connection, PIECES, Request, Work};
 use crate::body::{BodySink, RequestBodyError};
 use crate::context::Ctx;
 use crate::limits::say_too_large;
+use crate::log;
 use std::io;
 use tidegate_http::{FieldLines, Status};
 use tidegate_stats::ParseError;
-use tidegate_wire::h1::{self, BodyDecoder};
+use tidegate_wire::h1::{self, BodyDecoder, BodyError};
 
 /// Content of a request that is still arriving.
 pub(super) enum Incoming {
@@ -188,8 +189,9 @@ impl Connection {
 
     fn refuse_content(&mut self, cx: &mut Ctx, refusal: Refusal) -> io::Result<()> {
         let (status, error) = match refusal {
-            Refusal::Malformed(kind) => {
-                cx.stats.parse_errors.add(kind, 1);
+            Refusal::Malformed(error) => {
+                cx.stats.parse_errors.add(ParseError::Chunk, 1);
+                log::info(format_args!("400 for {}: {error}, in the content of a request", self.peer));
                 (Status::BAD_REQUEST, RequestBodyError::Malformed)
             }
             Refusal::TooLarge => {
@@ -246,7 +248,7 @@ impl Incoming {
             }
         };
         let decoded =
-            decoder.decode(data).map_err(|error| Refusal::Malformed(faults::kind_of_body(error)))?;
+            decoder.decode(data).map_err(Refusal::Malformed)?;
         match self {
             Incoming::Pipe { decoder, sink, received, .. } => {
                 *received += decoded.data.len() as u64;
@@ -273,7 +275,7 @@ impl Incoming {
 
 /// Why content is not read to its end.
 enum Refusal {
-    Malformed(ParseError),
+    Malformed(BodyError),
     TooLarge,
     TooMuchToDiscard,
 }

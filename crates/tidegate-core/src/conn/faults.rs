@@ -3,7 +3,7 @@
 use super::transport::TransportError;
 use tidegate_stats::{Handshake, ParseError, TlsError};
 use tidegate_tls::{Resumption, SessionError};
-use tidegate_wire::h1::{BodyError, FieldError, FramingError, RequestError};
+use tidegate_wire::h1::{FieldError, FramingError, RequestError};
 use tidegate_wire::h2::Malformed;
 
 pub(super) fn kind_of(error: RequestError) -> ParseError {
@@ -25,10 +25,6 @@ pub(super) fn kind_of(error: RequestError) -> ParseError {
         }
         _ => ParseError::Other,
     }
-}
-
-pub(super) fn kind_of_body(_: BodyError) -> ParseError {
-    ParseError::Chunk
 }
 
 fn kind_of_field(error: FieldError) -> ParseError {

@@ -14,6 +14,7 @@ use super::upstream::RoutingState;
 use super::via::Via;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
+use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::io;
 use std::rc::Rc;
@@ -513,12 +514,21 @@ pub(super) fn forwarded(
     let trusted = if is_trusted { exchange.fields } else { Fields::default() };
     let known = |name: &'static str| trusted.all(name);
     if !is_set("x-forwarded-for") {
-        let mut chain = known("x-forwarded-for").peekable();
-        if chain.peek().is_some() {
-            let chain: Vec<&[u8]> = chain.chain((!client.is_empty()).then_some(client.as_bytes())).collect();
-            put(lines, "X-Forwarded-For", &chain.join(&b", "[..]));
-        } else if !client.is_empty() {
-            put(lines, "X-Forwarded-For", client.as_bytes());
+        let mut chain: SmallVec<[&[u8]; 4]> = known("x-forwarded-for").collect();
+        // Where it is named in `Forwarded` alone, who reads this field has to hear of the same client.
+        let named = match exchange.state.remote.client {
+            Peer::Tcp(named) if chain.is_empty() && is_trusted => ip_text(named.ip()),
+            _ => IpText::new(),
+        };
+        if named != client {
+            chain.push(named.as_bytes());
+        }
+        chain.push(client.as_bytes());
+        chain.retain(|told| !told.is_empty());
+        match chain.as_slice() {
+            [] => {}
+            [alone] => put(lines, "X-Forwarded-For", alone),
+            chain => put(lines, "X-Forwarded-For", &chain.join(&b", "[..])),
         }
     }
     if !is_set("x-forwarded-proto") {

@@ -13,7 +13,7 @@ use tidegate_core::response::FilePiece;
 use tidegate_core::response::Head;
 use tidegate_core::{Body, Exchange, Response, answer, log};
 use tidegate_http::path::normalise;
-use tidegate_http::{FieldLines, HttpDate, Selection, Status, media_type, range};
+use tidegate_http::{FieldLines, HttpDate, Method, Selection, Status, media_type, range};
 use tidegate_io::blocking;
 use tidegate_io::file::{FileKind, Links, Opened, Patience, Root};
 use tidegate_io::paged::PagedFile;
@@ -53,10 +53,10 @@ impl Sendfile {
         self.is_allowed() && (head.sendfile().is_some() || head.accel_redirect().is_some())
     }
 
-    /// The range that a request asks for of a file that may come. One with `If-Range` gets it whole: whether
-    /// the condition holds, only the application knows.
+    /// The range that a request asks for of a file that may come: a GET alone does (RFC 9110 section 14.2). One with
+    /// `If-Range` gets it whole: whether the condition holds, only the application knows.
     pub(super) fn range_of(&self, exchange: &Exchange<'_>) -> Option<Vec<u8>> {
-        if !self.is_allowed() || exchange.fields.contains("if-range") {
+        if !self.is_allowed() || exchange.method != Method::Get || exchange.fields.contains("if-range") {
             return None;
         }
         exchange.fields.single("range").map(<[u8]>::to_vec)

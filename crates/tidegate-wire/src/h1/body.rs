@@ -18,7 +18,7 @@ pub enum BodyError {
     /// A chunk extension that is not `;name`, `;name=token` or `;name="quoted"`.
     #[error("invalid chunk extension")]
     InvalidExtension,
-    /// More than 4 KiB of chunk extensions in one message.
+    /// Chunk extensions of more than 4 KiB beyond what the chunks hold.
     #[error("too many bytes of chunk extensions")]
     ExtensionsTooLong,
     /// No CRLF where the announced size of a chunk ends.

@@ -6,7 +6,7 @@
 use super::bytes::is_token;
 use super::{BodyError, HeadLimits, Trailers};
 
-/// Bytes of chunk extensions in one message, from each semicolon to the line end.
+/// Bytes of chunk extensions, from each semicolon to the line end, for which no chunk behind them has as many of content.
 const MAX_EXTENSIONS: u16 = 4096;
 /// Hexadecimal digits of a size, leading zeros included.
 const MAX_DIGITS: u8 = 16;
@@ -147,6 +147,7 @@ impl Chunked {
 
     fn begin_chunk(&mut self) -> State {
         self.digits = 0;
+        self.extensions = self.extensions.saturating_sub(u16::try_from(self.remaining).unwrap_or(u16::MAX));
         if self.remaining == 0 { State::Trailers } else { State::Data }
     }
 }
