@@ -514,12 +514,12 @@ pub(super) fn forwarded(
     let trusted = if is_trusted { exchange.fields } else { Fields::default() };
     let known = |name: &'static str| trusted.all(name);
     if !is_set("x-forwarded-for") {
-        let mut chain: SmallVec<[&[u8]; 4]> = known("x-forwarded-for").collect();
         // Where it is named in `Forwarded` alone, who reads this field has to hear of the same client.
         let named = match exchange.state.remote.client {
-            Peer::Tcp(named) if chain.is_empty() && is_trusted => ip_text(named.ip()),
+            Peer::Tcp(named) if is_trusted && !trusted.contains("x-forwarded-for") => ip_text(named.ip()),
             _ => IpText::new(),
         };
+        let mut chain: SmallVec<[&[u8]; 4]> = trusted.all("x-forwarded-for").collect();
         if named != client {
             chain.push(named.as_bytes());
         }
