@@ -3,6 +3,7 @@
 //! The only crate that may hold `unsafe`. It knows no HTTP and no settings: `tidegate-core` builds its
 //! workers out of these parts.
 
+pub mod accept_queue;
 pub mod allocator;
 pub mod blocking;
 pub mod clock;
