@@ -13,6 +13,8 @@ use crate::workspace;
 
 /// Seconds that `h2load` may take beyond its time.
 const PATIENCE: u32 = 10;
+/// How often a run is made that does not come to its end.
+const ATTEMPTS: usize = 5;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -126,7 +128,7 @@ pub fn series(course: &Course, workload: Workload, peers: &[Peer]) -> Result<Vec
 
 /// Loads a server with so many connections, of so many streams each.
 fn load(many: (u32, u32), server: &Running, workload: Workload, seconds: u32) -> Result<Sample> {
-    // At its end it may wait for ever for streams that a server has forgotten. Such a run counts for nothing and is made again, once.
+    // At its end it may wait for ever for streams that a server has forgotten. Such a run counts for nothing and is made again.
     let mut command = host::pinned(host::GENERATOR_PROCESSOR, "timeout");
     command.args([&(seconds + PATIENCE).to_string(), "h2load", "-t", "1", "-c", &many.0.to_string()]);
     command.args(["-m", &many.1.to_string(), "-D", &seconds.to_string()]);
@@ -137,10 +139,13 @@ fn load(many: (u32, u32), server: &Running, workload: Workload, seconds: u32) ->
         let output = workspace::output(&mut command)?;
         anyhow::Ok((output, meter.stop().with_context(|| server.state())?))
     };
-    let (output, used) = attempt().or_else(|error| {
+    let mut outcome = attempt();
+    for _ in 1..ATTEMPTS {
+        let Err(error) = outcome else { break };
         println!("{error:#}; once more");
-        attempt()
-    })?;
+        outcome = attempt();
+    }
+    let (output, used) = outcome?;
     let load = Generated::parse(&output).with_context(|| format!("h2load said:\n{output}"))?;
     if load.requests == 0 {
         bail!("{} answered no request; h2load said:\n{output}", server.peer.name());
