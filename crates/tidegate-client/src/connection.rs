@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::{Address, Connecting, connect};
+use tidegate_io::descriptors;
 use tidegate_io::parked::Parked;
 use tidegate_io::pipe::Pipe;
 use tidegate_io::socket::{self, Received, Stream};
@@ -416,6 +417,7 @@ async fn establish(
 type Begun = io::Result<(Stream, Connecting)>;
 
 fn begin(peer: &Peer) -> Begun {
+    descriptors::for_a_request()?;
     let (stream, connecting) = connect(peer.address(), None)?;
     // Left to itself the kernel lets the buffers of one that is not read grow to megabytes: 1,536 held 1.9 GiB.
     if peer.is_in_a_crowd() && matches!(peer.address(), Address::Tcp(_)) {

@@ -67,7 +67,7 @@ pub struct Ctx {
     /// Connections end as soon as they are between requests.
     pub closes_idle: bool,
     /// Chunks and frames that were decoded for the connection that runs, in this turn.
-    pub(crate) pieces: u32,
+    pub(crate) decoded: u32,
     pub(crate) read_buffer: Vec<u8>,
     pub(crate) path_buffer: Vec<u8>,
     /// Where fields of HTTP/2 are decoded; away while they are looked at.
@@ -110,7 +110,7 @@ impl Ctx {
             date: HttpDate(now).format(),
             draining: false,
             closes_idle: false,
-            pieces: 0,
+            decoded: 0,
             read_buffer: vec![0; READ_BUFFER],
             path_buffer: Vec::new(),
             section: None,

@@ -67,7 +67,7 @@ impl Remote {
         }
         let mut client = peer;
         let mut chain: SmallVec<[Option<&[u8]>; 8]> = match naming_field(fields) {
-            "Forwarded" => fields.elements("Forwarded").map(forwarded_for).collect(),
+            "Forwarded" => fields.elements("Forwarded").map(|element| parameter(element, "for")).collect(),
             name => fields.elements(name).map(Some).collect(),
         };
         let (mut hops, mut is_unreadable) = (0, false);
@@ -172,14 +172,15 @@ impl fmt::Display for Unreadable<'_> {
 
 /// The scheme that proxies name, of which `hops` are trusted: in `X-Forwarded-Proto`, else in `Forwarded` (RFC 7239
 /// section 5.4). Each adds its own at the end, so that the client's stands as far from there as its address does in
-/// `X-Forwarded-For`; where they add none, there is only the one.
+/// `X-Forwarded-For`; where they add none, there is only the one. An element of `Forwarded` that names none counts as well.
 fn told_scheme(fields: &Fields<'_>, hops: usize) -> Option<&'static str> {
-    let words: Vec<&[u8]> = if fields.contains("x-forwarded-proto") {
-        fields.elements("x-forwarded-proto").collect()
+    let words: SmallVec<[Option<&[u8]>; 8]> = if fields.contains("x-forwarded-proto") {
+        fields.elements("x-forwarded-proto").map(Some).collect()
     } else {
-        fields.elements("forwarded").filter_map(forwarded_proto).collect()
+        fields.elements("forwarded").map(|element| parameter(element, "proto")).collect()
     };
-    let word = *words.get(words.len().saturating_sub(hops.max(1)))?;
+    let word = words.get(words.len().saturating_sub(hops.max(1))).copied().flatten()?;
+    let word = word.strip_prefix(b"\"").and_then(|word| word.strip_suffix(b"\"")).unwrap_or(word);
     ["https", "http"].into_iter().find(|scheme| word.eq_ignore_ascii_case(scheme.as_bytes()))
 }
 
@@ -189,25 +190,16 @@ pub(crate) fn naming_field(fields: &Fields<'_>) -> &'static str {
     if is_standard { "Forwarded" } else { "X-Forwarded-For" }
 }
 
-/// `for` of an element of `Forwarded` (RFC 7239 section 5.2); all of it where that may be read in more than one way, which is no
-/// address.
-fn forwarded_for(element: &[u8]) -> Option<&[u8]> {
+/// A parameter of an element of `Forwarded` (RFC 7239 section 4), as it is written; all of the element where that may be read in more
+/// than one way, which is neither an address nor a scheme.
+fn parameter<'a>(element: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let Some(parts) = semicolon_parts(element) else { return Some(element) };
     let mut named = parts.filter_map(|part| {
-        let (name, value) = part.split_at_checked(4)?;
-        name.eq_ignore_ascii_case(b"for=").then_some(value)
+        let (found, value) = part.split_at_checked(name.len())?;
+        value.strip_prefix(b"=").filter(|_| found.eq_ignore_ascii_case(name.as_bytes()))
     });
     let value = named.next()?;
     Some(if named.next().is_some() { element } else { value })
-}
-
-/// `proto` of an element of `Forwarded`.
-fn forwarded_proto(element: &[u8]) -> Option<&[u8]> {
-    element.split(|byte| *byte == b';').find_map(|pair| {
-        let (name, value) = pair.trim_ascii().split_at_checked(6)?;
-        let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
-        name.eq_ignore_ascii_case(b"proto=").then_some(value)
-    })
 }
 
 /// An address as proxies write it: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`. The port is none of
@@ -370,6 +362,23 @@ mod tests {
             ("10.0.0.1", &[("Forwarded", "for=192.0.2.1; Proto=https;host=a")], "https", "https"),
             ("10.0.0.1", &[("Forwarded", "for=192.0.2.1;proto=\"https\"")], "https", "https"),
             ("10.0.0.1", &[("Forwarded", "for=192.0.2.1")], "http", "https"),
+            // What a client sends in front, or has a proxy quote, is not what the proxy says.
+            (
+                "10.0.0.1",
+                &[("Forwarded", "for=192.0.2.1;host=\"a;proto=https;x\";proto=http")],
+                "http",
+                "http",
+            ),
+            ("10.0.0.1", &[("Forwarded", "for=192.0.2.1;host=\"a;proto=https;x\"")], "http", "https"),
+            ("10.0.0.1", &[("Forwarded", "proto=https, for=192.0.2.1")], "http", "https"),
+            (
+                "10.0.0.1",
+                &[("Forwarded", "proto=http, for=192.0.2.1, proto=https;for=10.0.0.2")],
+                "http",
+                "https",
+            ),
+            ("10.0.0.1", &[("Forwarded", "for=192.0.2.1;proto=https;proto=http")], "http", "https"),
+            ("10.0.0.1", &[("Forwarded", "for=192.0.2.1;a=\";proto=https")], "http", "https"),
         ] {
             let fields: Vec<_> =
                 told.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();

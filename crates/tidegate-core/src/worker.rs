@@ -193,7 +193,7 @@ struct Worker {
     /// When something open has lacked one, as far as this worker has done something about it.
     lacked_at: u64,
     /// When it is tried again to free some.
-    spare_after: u64,
+    free_after: u64,
     /// Stuck connections are not looked through again before, monotonic nanoseconds.
     relieve_after: u64,
     /// Who came a moment ago.
@@ -268,7 +268,7 @@ impl Worker {
             exhausted_since: 0,
             spared_at: 0,
             lacked_at: 0,
-            spare_after: 0,
+            free_after: 0,
             relieve_after: 0,
             newcomers: reclaim::Newcomers::default(),
             began: now,

@@ -7,25 +7,27 @@ use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// For so long after the last time nobody keeps what he need not.
 const LATELY: Duration = Duration::from_secs(10);
-/// `ENFILE`, `EMFILE`
-const EXHAUSTED: [i32; 2] = [23, 24];
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
 
 /// When that was, monotonic nanoseconds; 0: never.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// When something that is open has lacked one, monotonic nanoseconds; 0: never.
 static LACKED: AtomicU64 = AtomicU64::new(0);
-/// Nobody new is let in: a reserve is to be filled first.
-static ARE_RESERVED: AtomicBool = AtomicBool::new(false);
+/// The reserve is to be filled first, before anybody else has one.
+static IS_RESERVE_SHORT: AtomicBool = AtomicBool::new(false);
+/// Some of the reserve was let go of for a message that is not obeyed yet.
+static IS_RESERVE_LENT: AtomicBool = AtomicBool::new(false);
 
 /// Whether a call has failed for want of a descriptor.
 pub fn is_exhaustion(error: &io::Error) -> bool {
-    error.raw_os_error().is_some_and(|code| EXHAUSTED.contains(&code))
+    error.raw_os_error().is_some_and(|code| [ENFILE, EMFILE].contains(&code))
 }
 
 /// There was none left.
@@ -55,9 +57,18 @@ pub fn last_lacking() -> u64 {
     LACKED.load(Relaxed)
 }
 
-/// Whether those that come free are not for new connections now.
+/// Whether those that are free now belong to the reserve, or to a message that it was let go of for: nobody new is let in, and what
+/// requests open has to wait.
 pub fn are_reserved() -> bool {
-    ARE_RESERVED.load(Relaxed)
+    IS_RESERVE_SHORT.load(Relaxed) || IS_RESERVE_LENT.load(Relaxed) && are_short()
+}
+
+/// Asked before a request opens something that it may keep for long.
+///
+/// # Errors
+/// `EMFILE`, as if there were none: those that are free are reserved.
+pub fn for_a_request() -> io::Result<()> {
+    if are_reserved() { Err(io::Error::from_raw_os_error(EMFILE)) } else { Ok(()) }
 }
 
 /// How many this process may hold; `None`: there is no limit.
@@ -80,15 +91,13 @@ const BESIDE: usize = 8;
 const MESSAGES: usize = 2;
 /// The reserve takes no larger share of all.
 const SHARE: u64 = 4;
-/// For so long a message waits for those that the one before has cost: idle connections close for them.
-const REFILL: Duration = Duration::from_secs(3);
 
-/// Descriptors that are kept back for messages: enough for as many as the largest has needed, twice. Let go of to receive one,
-/// and taken again when all that have come are obeyed.
+/// Descriptors that are kept back for orders: enough for as many as the largest has brought, twice. As many as one needs are let go
+/// of to receive it, and taken again when all that have come are obeyed. Nobody waits for them here: an order for which there are too
+/// few is received without its descriptors.
 #[derive(Debug, Default)]
 pub struct Reserve {
     kept: Mutex<Kept>,
-    filled: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -98,18 +107,29 @@ struct Kept {
     most: usize,
     /// Messages that have come, or are coming, and are not obeyed.
     leases: usize,
-    /// It was to be filled, and there were too few.
-    is_short: bool,
 }
 
-/// A message that came with descriptors is not obeyed yet: until it is, the reserve is left to it.
+/// What has come of an attempt to fill the reserve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filled {
+    /// It has (nearly) as many as it should.
+    Full,
+    /// A message still has some of them: that is waited for.
+    Lent,
+    /// There are too few. Until it is full, nobody else has one that comes free.
+    Short,
+}
+
+/// A message that came with descriptors is not obeyed yet: until it is, what the reserve has let go of is left to it.
 #[derive(Debug)]
 #[must_use = "the reserve is filled again when this has been dropped"]
 pub struct Lease(Arc<Reserve>);
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.0.lock().leases -= 1;
+        let mut kept = self.0.lock();
+        kept.leases -= 1;
+        IS_RESERVE_LENT.store(kept.leases > 0, Relaxed);
     }
 }
 
@@ -118,23 +138,22 @@ impl Reserve {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes room for a message with so many. Where one before it has cost some that are about to come free, waits for them.
+    /// Makes room for a message with so many, and for what obeying it needs.
     pub fn let_go(self: &Arc<Self>, count: usize) -> Lease {
-        let filled = self.filled.wait_timeout_while(self.lock(), REFILL, |kept| kept.is_short);
-        let (mut kept, _) = filled.unwrap_or_else(PoisonError::into_inner);
-        kept.is_short = false;
+        let mut kept = self.lock();
         kept.leases += 1;
         kept.most = kept.most.max(count);
-        ARE_RESERVED.store(are_short(), Relaxed);
-        kept.kept.clear();
+        IS_RESERVE_LENT.store(true, Relaxed); // before there is anything to take
+        let left = kept.kept.len().saturating_sub(count + BESIDE);
+        kept.kept.truncate(left);
         Lease(self.clone())
     }
 
-    /// Takes them again. Whether it has nearly all of them, or leaves them to a message; until it has nobody new is let in.
-    pub fn fill(&self) -> bool {
+    /// Takes them again, unless a message still needs them.
+    pub fn fill(&self) -> Filled {
         let mut kept = self.lock();
         if kept.leases > 0 {
-            return true;
+            return Filled::Lent;
         }
         let share = limit().map_or(usize::MAX, |limit| usize::try_from(limit / SHARE).unwrap_or(usize::MAX));
         let wanted = (kept.most * MESSAGES + BESIDE).min(share);
@@ -145,10 +164,8 @@ impl Reserve {
         }
         // What is open for a moment only, elsewhere, is nothing to close connections for.
         let has_enough = kept.kept.len() + BESIDE / 2 >= wanted;
-        kept.is_short = !has_enough;
-        self.filled.notify_all();
-        ARE_RESERVED.store(!has_enough, Relaxed);
-        has_enough
+        IS_RESERVE_SHORT.store(!has_enough, Relaxed);
+        if has_enough { Filled::Full } else { Filled::Short }
     }
 }
 
@@ -160,4 +177,36 @@ pub fn advice() -> String {
          the service), or lower `limits connections`",
         std::process::id()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two messages of a reload: what the first does not need is there for the second.
+    #[test]
+    fn the_reserve_lets_go_of_what_a_message_needs() {
+        let reserve = Arc::new(Reserve::default());
+        let held = || reserve.lock().kept.len();
+        drop(reserve.let_go(5));
+        assert_eq!((reserve.fill(), held()), (Filled::Full, 2 * 5 + BESIDE));
+        let first = reserve.let_go(2);
+        assert_eq!((reserve.fill(), held()), (Filled::Lent, 2 * 5 - 2));
+        let second = reserve.let_go(5);
+        assert_eq!(held(), 0);
+        drop(first);
+        assert_eq!((reserve.fill(), held()), (Filled::Lent, 0));
+        drop(second);
+        assert_eq!((reserve.fill(), held()), (Filled::Full, 2 * 5 + BESIDE));
+    }
+
+    #[test]
+    fn what_was_let_go_of_in_a_shortage_is_for_no_request() {
+        let reserve = Arc::new(Reserve::default());
+        let lease = reserve.let_go(1);
+        have_run_out();
+        assert!(for_a_request().is_err_and(|error| is_exhaustion(&error)));
+        drop(lease);
+        assert!(for_a_request().is_ok());
+    }
 }

@@ -1,10 +1,11 @@
 //! Messages with descriptors between our own processes: over a pair of connected unix sockets.
 //!
 //! A frame is its length and its number of descriptors (four bytes each, little endian), then one byte for
-//! every 200 descriptors, which carries them (`SCM_RIGHTS`, unix(7)), then the bytes. Calls block; the master and
+//! every 200 descriptors, which carries them (`SCM_RIGHTS`, unix(7)), then the bytes. The highest bit of the number says that the
+//! descriptors are taken only where there is room without the reserve. Calls block; the master and
 //! its server processes make them on threads that serve no client. What a frame means is not known here.
 
-use crate::descriptors::{Lease, Reserve};
+use crate::descriptors::{self, Lease, Reserve};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -20,6 +21,8 @@ const BATCH: usize = 200;
 pub const FRAME_MAX: usize = 256 << 20;
 /// Most descriptors of a frame.
 pub const DESCRIPTORS_MAX: usize = 1 << 20;
+/// In the number of descriptors: they do without the reserve.
+const IF_THERE_IS_ROOM: u32 = 1 << 31;
 
 /// What has come.
 #[derive(Debug)]
@@ -30,7 +33,7 @@ pub struct Frame {
     pub descriptors: Vec<OwnedFd>,
     /// So many went with it, more than this process may hold now: there are none of them.
     pub lost: Option<usize>,
-    /// Held until it is obeyed, where some went with it.
+    /// Held until it is obeyed, where the reserve was let go of for it.
     pub lease: Option<Lease>,
 }
 
@@ -48,12 +51,33 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// `InvalidInput`: it is too much for one frame. Otherwise the link is broken, or the system does not pass
 /// the descriptors on.
 pub fn send(link: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    send_with(link, bytes, descriptors, 0)
+}
+
+/// The same, but the other end has the descriptors only where there is room for them without its reserve.
+///
+/// # Errors
+/// As [`send`].
+pub fn send_if_there_is_room(
+    link: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    send_with(link, bytes, descriptors, IF_THERE_IS_ROOM)
+}
+
+fn send_with(
+    link: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+    flag: u32,
+) -> io::Result<()> {
     if bytes.len() > FRAME_MAX || descriptors.len() > DESCRIPTORS_MAX {
         return Err(io::Error::new(ErrorKind::InvalidInput, "too much for one message between processes"));
     }
     let mut head = [0; 8];
     head[..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
-    head[4..].copy_from_slice(&(descriptors.len() as u32).to_le_bytes());
+    head[4..].copy_from_slice(&(descriptors.len() as u32 | flag).to_le_bytes());
     send_all(link, &head)?;
     for batch in descriptors.chunks(BATCH) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
@@ -86,8 +110,7 @@ pub fn receive_within(
     bytes_max: usize,
     descriptors_max: usize,
 ) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
-    let nothing = Arc::default();
-    match receive_with(link, (bytes_max, descriptors_max), &nothing)? {
+    match receive_with(link, (bytes_max, descriptors_max), None)? {
         Some(Frame { lost: Some(_), .. }) => {
             Err(io::Error::other("descriptors were lost: this process may hold no more"))
         }
@@ -95,33 +118,37 @@ pub fn receive_within(
     }
 }
 
-/// The same with descriptors of `reserve`, which is let go of where some come. A frame whose descriptors do not fit is taken
-/// without them, so that the link goes on.
+/// The same with descriptors of `reserve`, which lets go of as many as come. A frame whose descriptors do not fit is taken
+/// without them at once, so that the link goes on.
 ///
 /// # Errors
 /// As [`receive_within`], but for descriptors.
 pub fn receive_with(
     link: BorrowedFd<'_>,
     (bytes_max, descriptors_max): (usize, usize),
-    reserve: &Arc<Reserve>,
+    reserve: Option<&Arc<Reserve>>,
 ) -> io::Result<Option<Frame>> {
     let mut head = [0; 8];
     if !receive_all(link, &mut head)? {
         return Ok(None);
     }
-    let number = |part: &[u8]| part.iter().rev().fold(0usize, |sum, byte| sum << 8 | usize::from(*byte));
-    let (length, count) = (number(&head[..4]), number(&head[4..]));
+    let [length, count] = [[head[0], head[1], head[2], head[3]], [head[4], head[5], head[6], head[7]]];
+    let (length, count) = (u32::from_le_bytes(length) as usize, u32::from_le_bytes(count));
+    let (is_order, count) = (count & IF_THERE_IS_ROOM == 0, (count & !IF_THERE_IS_ROOM) as usize);
     if length > bytes_max || count > descriptors_max {
         return Err(io::Error::new(ErrorKind::InvalidData, "a malformed message between processes"));
     }
-    let lease = (count > 0).then(|| reserve.let_go(count));
+    let lease = reserve.filter(|_| is_order && count > 0).map(|reserve| reserve.let_go(count));
+    // Those that are free may have been let go of for a message before.
+    let is_room = is_order || !descriptors::are_reserved();
     let mut descriptors: Vec<OwnedFd> = Vec::new();
     let mut is_lost = false;
     for batch in 0..count.div_ceil(BATCH) {
         let expected = BATCH.min(count - batch * BATCH);
         let before = descriptors.len();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut control =
+            if is_room { RecvAncillaryBuffer::new(&mut space) } else { RecvAncillaryBuffer::default() };
         let mut byte = [0];
         let got = rustix::io::retry_on_intr(|| {
             recvmsg(link, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
@@ -134,7 +161,7 @@ pub fn receive_with(
                 descriptors.extend(given);
             }
         }
-        // The kernel cuts what this process may not hold.
+        // The kernel cuts what this process may not hold, or does not ask for.
         if got.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() - before < expected {
             is_lost = true;
         }

@@ -389,9 +389,17 @@ pub const OF_THE_MASTER: [&str; 6] =
 
 type Then = Box<dyn FnOnce(Answer) + Send>;
 
+/// What waits to be written.
+struct Letter {
+    bytes: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+    /// The other end may not miss it: it has a reserve for the descriptors.
+    is_order: bool,
+}
+
 /// The writing end, and the questions that wait.
 pub struct Link {
-    queue: SyncSender<(Vec<u8>, Vec<OwnedFd>)>,
+    queue: SyncSender<Letter>,
     socket: Arc<OwnedFd>,
     /// It has missed an order, and ends.
     is_deaf: AtomicBool,
@@ -408,17 +416,17 @@ impl Link {
         ended: impl FnOnce(io::Result<()>) + Send + 'static,
     ) -> io::Result<Arc<Link>> {
         let reader = move |link: &Arc<Link>, message, descriptors, _| reader(link, message, descriptors);
-        Link::start_with(socket, Arc::default(), reader, ended)
+        Link::start_with(socket, None, reader, ended)
     }
 
-    /// The same, with a reserve for the descriptors that come: it is left to a message for as long as its lease is held.
+    /// The same, with a reserve for the descriptors of orders: it is left to a message for as long as its lease is held.
     pub fn start_with<M: Message>(
         socket: OwnedFd,
-        reserve: Arc<Reserve>,
+        reserve: Option<Arc<Reserve>>,
         mut reader: impl FnMut(&Arc<Link>, M, Vec<OwnedFd>, Option<Lease>) + Send + 'static,
         ended: impl FnOnce(io::Result<()>) + Send + 'static,
     ) -> io::Result<Arc<Link>> {
-        let (queue, messages) = sync_channel::<(Vec<u8>, Vec<OwnedFd>)>(QUEUE);
+        let (queue, messages) = sync_channel::<Letter>(QUEUE);
         let socket = Arc::new(socket);
         let link = Arc::new(Link {
             queue,
@@ -429,9 +437,10 @@ impl Link {
         });
         let writes = socket.clone();
         std::thread::Builder::new().name("tidegate-tell".into()).spawn(move || {
-            for (bytes, descriptors) in messages {
+            for Letter { bytes, descriptors, is_order } in messages {
                 let borrowed: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
-                if passing::send(writes.as_fd(), &bytes, &borrowed).is_err() {
+                let send = if is_order { passing::send } else { passing::send_if_there_is_room };
+                if send(writes.as_fd(), &bytes, &borrowed).is_err() {
                     return; // the reader hears of it as well
                 }
                 close_apart(descriptors);
@@ -441,7 +450,7 @@ impl Link {
         std::thread::Builder::new().name("tidegate-link".into()).spawn(move || {
             let outcome = loop {
                 let bounds = (M::FRAME_MAX, M::DESCRIPTORS_MAX);
-                match passing::receive_with(socket.as_fd(), bounds, &reserve) {
+                match passing::receive_with(socket.as_fd(), bounds, reserve.as_ref()) {
                     Ok(Some(Frame { bytes, descriptors, lost, lease })) => {
                         let message: Result<M, _> = serde_json::from_slice(&bytes)
                             .or_else(|error| M::unreadable(&bytes, error.to_string()).ok_or(error));
@@ -496,13 +505,15 @@ impl Link {
         Ok(bytes)
     }
 
-    /// Sends a message. `false`: the other end does not take any.
+    /// Sends a message; where the other end has no room for the descriptors it gets none of them. `false`: it does not take any
+    /// message.
     pub fn send(&self, message: &impl Serialize, descriptors: Vec<OwnedFd>) -> bool {
-        Self::frame(message).is_ok_and(|bytes| self.send_frame(bytes, descriptors))
+        let frame = Self::frame(message);
+        frame.is_ok_and(|bytes| self.post(Letter { bytes, descriptors, is_order: false }))
     }
 
-    fn send_frame(&self, bytes: Vec<u8>, descriptors: Vec<OwnedFd>) -> bool {
-        match self.queue.try_send((bytes, descriptors)) {
+    fn post(&self, letter: Letter) -> bool {
+        match self.queue.try_send(letter) {
             Ok(()) => true,
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
         }
@@ -516,7 +527,7 @@ impl Link {
 
     /// The same with a [`Link::frame`].
     pub fn order_frame(&self, bytes: Vec<u8>, descriptors: Vec<OwnedFd>) -> bool {
-        let is_told = self.send_frame(bytes, descriptors);
+        let is_told = self.post(Letter { bytes, descriptors, is_order: true });
         if !is_told {
             self.is_deaf.store(true, Relaxed);
             let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);

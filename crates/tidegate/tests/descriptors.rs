@@ -10,6 +10,8 @@ use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 /// Connections stay, however long a busy machine takes.
 const PATIENT: &str = "limits { keep-alive-timeout \"10m\"; head-timeout \"10m\"; overload-delay \"1m\" }\n";
@@ -81,6 +83,61 @@ fn a_crowd_keeps_no_reload_and_no_rotation_from_a_server_process() {
     for connection in &mut kept {
         assert_eq!(connection.get("/").0, "here");
     }
+    assert!(!server.log().contains("has no descriptors left"));
+}
+
+/// Connections that are never idle, each of which asks an application that does not answer, and one for the console again and again:
+/// all of them want a descriptor, and none has what orders of the master need.
+#[test]
+fn neither_applications_nor_the_console_have_what_a_reload_needs() {
+    const LIMIT: u32 = 128;
+    const BASIC: &str = "Authorization: Basic YW5uYTpzZWNyZXQ=\r\n";
+    let folder = Folder::new("fds-asking");
+    folder.write("staff", "anna:$apr1$Jl7kt8fa$jdyeSnOjE4sek6wrJ17JX.\n");
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let application = silent.local_addr().unwrap();
+    std::thread::spawn(move || silent.incoming().collect::<Vec<_>>()); // holds them
+    let text = format!(
+        "listen \"127.0.0.1:0\"\nworkers 1\nadmin {{ }}\nusers \"staff\" {{ htpasswd \"staff\" }}\n\
+         site {{\n respond 200 \"here\"\n\
+         route \"/slow\" {{ proxy \"http://{application}\" {{ timeout \"10m\"; connections 1000 }} }}\n\
+         route \"/.console/*\" {{ console {{ change }}; login basic \"staff\" }}\n}}\n"
+    );
+    let mut server = bounded(&folder, LIMIT, &text);
+    let before = server.processes();
+    let mut all: Vec<KeepAlive> = (0..78).map(|_| KeepAlive::new(&server.address)).collect();
+    all.iter_mut().for_each(|connection| assert_eq!(connection.get("/").0, "here"));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let told = Arc::new(AtomicUsize::new(0));
+    for (number, connection) in all.iter().enumerate() {
+        let is_of_the_console = number < 8;
+        let path = if is_of_the_console { "/.console/api/v1/session" } else { "/slow" };
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{BASIC}\r\n");
+        let mut stream = connection.0.get_ref().try_clone().unwrap();
+        let (is_over, told) = (is_over.clone(), told.clone());
+        std::thread::spawn(move || {
+            let (front, rest) = request.split_at(4);
+            let mut answer = [0; 4096];
+            let _ = stream.write_all(front.as_bytes());
+            // With the beginning of the next request behind it: it is never between two.
+            while !is_over.load(SeqCst)
+                && stream.write_all(format!("{rest}{front}").as_bytes()).is_ok()
+                && stream.read(&mut answer).is_ok_and(|count| count > 0)
+            {
+                told.fetch_add(usize::from(is_of_the_console), SeqCst);
+            }
+        });
+    }
+    server.line("was not asked: process");
+    let before_that = told.load(SeqCst);
+    wait_for(|| (told.load(SeqCst) > before_that + 8).then_some(()), "the console to answer in the crowd");
+    for orders in [&["status"][..], &["reload"], &["status"], &["reload"], &["logs", "reopen"], &["reload"]] {
+        let outcome = server.tell(orders);
+        assert_eq!(outcome.code, Some(0), "{orders:?}: {}", outcome.stderr);
+    }
+    is_over.store(true, SeqCst);
+    assert_eq!(server.processes(), before);
+    drop(all);
     assert!(!server.log().contains("has no descriptors left"));
 }
 

@@ -1,8 +1,11 @@
 //! A server process alone, and a master that is played here: what it says of orders that it cannot read.
 
-use std::os::fd::{AsFd, OwnedFd};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use tidegate_io::passing;
+use tidegate_testkit::join;
 
 /// Ends what a test has started, also where it fails.
 struct Process(Child);
@@ -57,5 +60,42 @@ fn a_frame_that_cannot_be_read_fails_a_prepare_and_ends_nothing() {
     tell(&link, r#""Stop""#);
     hear(&link, r#"{"Ended""#);
     tell(&link, r#""Stop""#);
+    assert!(process.0.wait().unwrap().success());
+}
+
+/// Logs by these numbers, with a descriptor each.
+fn give_logs(link: &OwnedFd, numbers: std::ops::Range<u32>) {
+    let nothing = File::open("/dev/null").unwrap();
+    let targets: Vec<String> = numbers.map(|number| format!(r#"{{"File":"/log-{number}"}}"#)).collect();
+    let files: Vec<BorrowedFd<'_>> = targets.iter().map(|_| nothing.as_fd()).collect();
+    let message = format!(r#"{{"Logs":[{}]}}"#, targets.join(","));
+    passing::send(link.as_fd(), message.as_bytes(), &files).unwrap();
+}
+
+/// Whatever there is no room for, what comes behind it is heard at once.
+#[test]
+fn descriptors_that_do_not_fit_hold_up_nothing() {
+    const TIMES: u32 = 30;
+    let (mut process, link) = start();
+    give_logs(&link, 0..40);
+    hear(&link, r#""LogsInUse""#);
+    let pid = Pid::from_child(&process.0);
+    let held = std::fs::read_dir(format!("/proc/{}/fd", process.0.id())).unwrap().count() as u64;
+    assert!(held > 40, "{held}");
+    let limit = Rlimit { current: Some(held - 20), maximum: Some(held - 20) };
+    prlimit(Some(pid), Resource::Nofile, limit).unwrap();
+    let listening = std::thread::spawn(move || {
+        for turn in 0..TIMES {
+            give_logs(&link, 40..60);
+            tell(&link, &format!(r#"{{"Mark":{turn}}}"#));
+        }
+        for _ in 0..TIMES {
+            hear(&link, r#"{"LogsRefused""#);
+        }
+        tell(&link, r#""Stop""#);
+        hear(&link, r#"{"Ended""#);
+        tell(&link, r#""Stop""#);
+    });
+    join(listening, "all of it to be heard");
     assert!(process.0.wait().unwrap().success());
 }

@@ -81,7 +81,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                       attribute of the user it is the one that the DN of a group begins with.",
             },
         ],
-        doc: "The DN below which groups are, and how those of a user are found. `nested` counts groups that belong to groups, \
+        doc: "The DN below which groups are, or that of one group, and how those of a user are found. `nested` counts groups that belong to groups, \
               too. What lies elsewhere is no group, whatever it is called.",
         example: "groups \"ou=groups,dc=example,dc=com\" nested",
         ..Directive::new("groups", LDAP)

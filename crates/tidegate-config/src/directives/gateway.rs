@@ -228,7 +228,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               and `REMOTE_ADDR` go by it, and the status page with them. What they say in `X-Forwarded-Proto`, or, only where \
               there is none, in `Forwarded`, is the scheme of the request: \
               `hsts` and `redirect-to-https` go by it, so do `HTTPS` and `REQUEST_SCHEME` of applications and \
-              `{scheme}`. A proxy has to set these fields itself, or to drop those of its clients. A \
+              `{scheme}`. A proxy has to set these fields itself on every request, or to drop those of its clients, `Forwarded` as well. A \
               request whose client is no address there (`unknown`, `unix:`) gets 400, since nobody knows whose it is; one \
               that names nobody is the proxy's own. Their connections are not counted in `connections-per-address`. The `Forwarded`, \
               `X-Forwarded-…` and identity fields that they send are passed on to applications, with themselves \

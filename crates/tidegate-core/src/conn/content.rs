@@ -1,6 +1,6 @@
 //! Content of a request over HTTP/1: decoded as it arrives and given to whoever reads it, or dropped within a limit.
 
-use super::{Connection, PIECES, Request, Work};
+use super::{Connection, DECODED_PER_TURN, Request, Work};
 use crate::body::{BodySink, RequestBodyError};
 use crate::context::Ctx;
 use crate::limits::say_too_large;
@@ -152,7 +152,7 @@ impl Connection {
     pub(super) fn feed(&mut self, cx: &mut Ctx, data: &[u8]) -> io::Result<usize> {
         let most = self.limits(&cx.engine).body_size;
         let mut at = 0;
-        while at < data.len() && cx.pieces < PIECES {
+        while at < data.len() && cx.decoded < DECODED_PER_TURN {
             let Some(Work { request, incoming: Some(incoming), .. }) = self.work.as_deref_mut() else {
                 break;
             };
@@ -161,7 +161,7 @@ impl Connection {
                 break; // the handler is behind, or has not said yet what becomes of it; the kernel holds the rest
             }
             let piece = &data[at..data.len().min(at.saturating_add(room))];
-            cx.pieces += 1;
+            cx.decoded += 1;
             match incoming.take(piece, most) {
                 Ok(used) => {
                     at += used;

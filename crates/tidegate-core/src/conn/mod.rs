@@ -56,9 +56,9 @@ use transport::Transport;
 const TURNS: usize = 16;
 /// Chunks and frames that are decoded in one turn: 16 reads may hold a hundred thousand of them, of a byte each. Frames of one read
 /// stay together.
-const PIECES: u32 = 1024;
+const DECODED_PER_TURN: u32 = 1024;
 /// Of these a request is so many, by the time that it takes.
-const REQUEST_PIECES: u32 = 16;
+const DECODED_BY_REQUEST: u32 = 16;
 
 /// What the worker does with a connection that has run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -438,12 +438,12 @@ impl Connection {
     }
 
     fn run(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Next> {
-        cx.pieces = 0;
+        cx.decoded = 0;
         for _ in 0..TURNS {
             if self.protocol.is_h2() {
                 return self.run_h2(key, cx);
             }
-            if cx.pieces >= PIECES {
+            if cx.decoded >= DECODED_PER_TURN {
                 break;
             }
             if self.lingering {
@@ -504,7 +504,7 @@ impl Connection {
             if self.protocol.is_h2() {
                 continue;
             }
-            if cx.pieces >= PIECES {
+            if cx.decoded >= DECODED_PER_TURN {
                 break; // what is left of the input is no news to wait for
             }
             // The common case ends here: answered at once, socket drained.

@@ -4,7 +4,9 @@ use super::content::Incoming;
 use super::decide::{Decision, Outcome, RequestHead};
 use super::preface::{FirstBytes, judge_first_bytes};
 use super::send::{Output, Told};
-use super::{Connection, PIECES, REQUEST_PIECES, Request, Timer, Work, faults, is_https, kind_of};
+use super::{
+    Connection, DECODED_BY_REQUEST, DECODED_PER_TURN, Request, Timer, Work, faults, is_https, kind_of,
+};
 use crate::admission::Admitted;
 use crate::answer;
 use crate::batch::Batch;
@@ -64,7 +66,7 @@ impl Connection {
     /// The input begins with something else than before: a head that was read as far as it goes, or what is
     /// not its turn yet and has not been looked at.
     fn begin_scan(&mut self, cx: &Ctx) {
-        let is_known = self.is_free() && cx.pieces < PIECES;
+        let is_known = self.is_free() && cx.decoded < DECODED_PER_TURN;
         let Some((input, scanner)) = self.input.with_known() else { return };
         *scanner = HeadScanner::new();
         if is_known {
@@ -85,14 +87,14 @@ impl Connection {
                 }
                 continue;
             }
-            if !self.is_ready_for_more() || !self.keep_alive || cx.pieces >= PIECES {
+            if !self.is_ready_for_more() || !self.keep_alive || cx.decoded >= DECODED_PER_TURN {
                 break;
             }
             let mut space = FieldSpace::new();
             match h1::parse_request(&data[at..], &cx.head_limits, &mut space) {
                 Ok(Some(head)) => {
                     at += head.len;
-                    cx.pieces += REQUEST_PIECES;
+                    cx.decoded += DECODED_BY_REQUEST;
                     self.begin(key, cx, &head, at == data.len())?;
                 }
                 Ok(None) => break,

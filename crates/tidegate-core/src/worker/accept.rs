@@ -39,24 +39,24 @@ impl Worker {
             }
             self.accept_after = 0;
         }
-        let mut spare = None;
         let is_scarce = descriptors::are_short() || descriptors::are_reserved();
-        if is_scarce && self.listeners.iter().any(|open| open.is_ready) {
-            let Some(held) = Spare::try_hold() else {
-                self.accept_after = self.now + SPARE_PAUSE;
-                return;
-            };
-            if descriptors::are_reserved() || !held.is_there() {
-                return self.rest(Some(held));
-            }
-            spare = Some(held);
-        }
         let began = self.cx.admission.progress();
         for index in 0..self.listeners.len() {
             for turn in 1.. {
-                let Some(open) = self.listeners.get_mut(index).filter(|open| open.is_ready) else { break };
+                if !self.listeners.get(index).is_some_and(|open| open.is_ready) {
+                    break;
+                }
+                // Held to accept alone: others need not wait for the first request of whoever is let in.
+                let spare = if is_scarce {
+                    let Some(held) = self.hold_spare() else { return };
+                    Some(held)
+                } else {
+                    None
+                };
+                let open = &mut self.listeners[index];
                 match listen::accept(open.listener.fd.as_fd(), &self.cx.stats) {
                     Accepted::Connection(stream, peer) => {
+                        drop(spare);
                         self.exhausted_since = 0;
                         self.cx.admission.on_accept(index);
                         open.counts.accepted.add(1);
@@ -83,6 +83,20 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// The right to accept one while descriptors are short. `None`: nobody is accepted now.
+    #[cold]
+    fn hold_spare(&mut self) -> Option<Spare> {
+        let Some(held) = Spare::try_hold() else {
+            self.accept_after = self.now + SPARE_PAUSE;
+            return None;
+        };
+        if descriptors::are_reserved() || !held.is_there() {
+            self.rest(Some(held));
+            return None;
+        }
+        Some(held)
     }
 
     /// Keeps a connection, or hands it over to a worker that has fewer.
@@ -206,8 +220,10 @@ impl Worker {
         if self.now - self.exhausted_since >= EXHAUSTION.as_nanos() as u64
             && let Some(mut spare) = spare
         {
-            for index in 0..self.listeners.len() {
-                self.decline(index, &mut spare);
+            let found = (0..self.listeners.len()).find_map(|index| self.decline(index, &mut spare));
+            drop(spare);
+            if let Some(Arrival { stream, peer, listener }) = found {
+                self.judge(stream, peer, listener);
             }
         }
     }
@@ -223,8 +239,8 @@ impl Worker {
         self.registry.spare_descriptors()
     }
 
-    /// Tells those who wait at a listener that there is no room.
-    fn decline(&mut self, index: usize, spare: &mut Spare) {
+    /// Tells those who wait at a listener that there is no room, until there is: then whoever has come last need not be told.
+    fn decline(&mut self, index: usize, spare: &mut Spare) -> Option<Arrival> {
         for _ in 0..ACCEPTS {
             spare.give_up();
             let open = &self.listeners[index];
@@ -233,11 +249,11 @@ impl Worker {
             if let Accepted::Connection(stream, peer) = accepted {
                 open.counts.accepted.add(1);
                 // With this one in the place of the spare one there is none left, unless some have come free since it
-                // was last tried: then nobody has to be turned away any more.
+                // was last tried.
                 if spare.regain() && !descriptors::are_reserved() {
                     self.exhausted_since = 0;
                     self.cx.admission.on_accept(index);
-                    return self.judge(stream, peer, index);
+                    return Some(Arrival { stream, peer, listener: index });
                 }
                 self.turn_away(stream, peer, index, ConnectionRefusal::Descriptors);
             }
@@ -249,6 +265,7 @@ impl Worker {
                 break;
             }
         }
+        None
     }
 
     /// Follows how many connections there are: one that is sent much takes its share of what the kernel may hold for all, and who

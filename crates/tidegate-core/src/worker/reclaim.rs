@@ -84,7 +84,7 @@ impl Worker {
             self.make_room();
         }
         let lacked = descriptors::last_lacking();
-        if lacked != self.lacked_at && self.now >= self.spare_after {
+        if lacked != self.lacked_at && self.now >= self.free_after {
             self.lacked_at = lacked;
             self.free_descriptors();
         }
@@ -108,7 +108,7 @@ impl Worker {
         self.cx.admission.wake_others();
         let has_freed = self.spare_descriptors() > 0
             || self.flush_idle(self.cx.stats.keep_alive.current().div_ceil(SHED), Flush::Descriptors);
-        self.spare_after = if has_freed { 0 } else { self.now + PAUSE.as_nanos() as u64 };
+        self.free_after = if has_freed { 0 } else { self.now + PAUSE.as_nanos() as u64 };
     }
 
     /// Closes so many idle connections, those first that have been idle longest. Whether there were any.

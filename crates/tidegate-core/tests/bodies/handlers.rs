@@ -39,6 +39,13 @@ impl Gate {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Holds up the worker itself, as a handshake or a hash does.
+    fn hold_up(&self) {
+        while !self.state.lock().unwrap().0 {
+            std::thread::yield_now();
+        }
+    }
+
     pub async fn pass(&self) {
         poll_fn(|cx| {
             let mut state = self.state.lock().unwrap();
@@ -87,6 +94,11 @@ impl Handler for Table {
         let (gate, outcomes) = (self.gate.clone(), self.outcomes.clone());
         let tell = move |what: String| drop(outcomes.send(what));
         match exchange.path {
+            b"/hold-up" => {
+                tell("held up".into());
+                gate.hold_up();
+                Reply::Ready(text("late"))
+            }
             b"/echo" => Reply::Later(Box::pin(async move {
                 match read_all(&mut body).await {
                     Ok(data) => text(data),

@@ -11,5 +11,6 @@ mod logs;
 mod pipelines;
 mod requests;
 mod responses;
+mod scarce;
 mod server;
 mod turns;

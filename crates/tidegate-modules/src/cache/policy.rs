@@ -257,6 +257,11 @@ impl Policy {
         if let Some(language) = self.languages.get(self.language(exchange)) {
             key.push_str(&format!(", language `{language}`"));
         }
+        if let Some(told) = self.replaced_target(exchange).map(|told| self.counting(told)) {
+            key.push_str(&format!(", asked for as `{told}`"));
+        } else if let Some(told) = self.told_path(exchange, &target) {
+            key.push_str(&format!(", asked for as `{told}`"));
+        }
         key
     }
 
@@ -330,9 +335,9 @@ impl Policy {
         if !is_as_sent(exchange) {
             key.extend_from_slice(exchange.path); // `index` or `try` have led here
             // Each behind a byte that no path has: what else the application is told of it, `REQUEST_URI`, `{path}`, `{1}`.
-            if self.tells_target() && *target != *exchange.target {
+            if let Some(told) = self.told_path(exchange, &target) {
                 key.push(0);
-                key.extend_from_slice(exchange.target.split('?').next().unwrap_or_default().as_bytes());
+                key.extend_from_slice(told.as_bytes());
             }
             if self.tells.placeholders && exchange.is_rewritten() {
                 key.push(0);
@@ -347,6 +352,12 @@ impl Policy {
 
     fn tells_target(&self) -> bool {
         self.tells.target || self.tells.placeholders
+    }
+
+    /// The path that the client has asked for, where the application, which gets `target`, is told of it.
+    fn told_path<'e>(&self, exchange: &Exchange<'e>, target: &str) -> Option<&'e str> {
+        let is_told = !is_as_sent(exchange) && self.tells_target() && target != exchange.target;
+        is_told.then(|| exchange.target.split('?').next().unwrap_or_default())
     }
 
     /// What the client has asked for, where it had another query than the application gets, which is told of it all the same.

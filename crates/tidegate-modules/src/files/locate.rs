@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tidegate_config::settings::{self, Coding, PathPattern, Try};
 use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
+use tidegate_io::descriptors;
 use tidegate_io::file::{self, FileKind, Links, Opened, Patience, Root};
 
 /// The root of a route with files, shared by all of this process that name it under one policy.
@@ -128,6 +129,7 @@ impl Lookup {
     /// `WouldBlock`, under [`Patience::Cached`]: it cannot be told without waiting. Otherwise the system
     /// cannot look it up, as where there is no descriptor left.
     pub fn locate(&self, path: &[u8], patience: Patience) -> io::Result<Located> {
+        descriptors::for_a_request()?;
         self.root.follow(monotonic_ns(), patience)?;
         let located = self.search(path, patience)?;
         // Where the root was removed nothing is found; a new one may be there in its place.

@@ -45,7 +45,7 @@ pub(super) fn accept_issued(
         }
         Err(error) => return Err(error.to_string()),
     };
-    if let Some(fault) = fault(&about, name, now) {
+    if let Some(fault) = fault(&about, name, now).or_else(|| prematurity(&about, now)) {
         return Err(format!("it issued a certificate {fault}"));
     }
     if is_renewal && due_at(about.not_before, about.not_after) <= now {
@@ -67,7 +67,8 @@ fn pem_of(der: &[u8]) -> String {
     pem + "-----END CERTIFICATE-----\n"
 }
 
-/// What a kept pair says; `None` where it cannot be served for this name now.
+/// What a kept pair says; `None` where it cannot be served for this name now. One that is not in force yet was when it was issued:
+/// it is this machine's clock that is behind, as after a start without a battery, and no authority could be asked by it.
 pub(super) fn accept_kept(name: &str, pair: &Pair, now: i64) -> Option<About> {
     let about = Certificate::new(pair).ok()?.about;
     fault(&about, name, now).is_none().then_some(about)
@@ -88,11 +89,17 @@ fn fault(about: &About, name: &str, now: i64) -> Option<String> {
     if about.not_after <= now {
         return Some(format!("that has expired on {}", date(about.not_after)));
     }
-    if about.not_before > now.saturating_add(CLOCK_TOLERANCE) {
-        let from = date(about.not_before);
-        return Some(format!("that is not in force before {from}: its clock or this machine's is wrong"));
-    }
     None
+}
+
+/// The same of one that was just issued, where it is not in force yet.
+fn prematurity(about: &About, now: i64) -> Option<String> {
+    let is_early = about.not_before > now.saturating_add(CLOCK_TOLERANCE);
+    let said = || {
+        let from = date(about.not_before);
+        format!("that is not in force before {from}: its clock or this machine's is wrong")
+    };
+    is_early.then(said)
 }
 
 /// As certificates write it: an address without brackets, in its short form.

@@ -3,7 +3,7 @@
 use super::dns::Dns;
 use super::http_client::{AuthorityClient, Rest};
 use super::local::is_local;
-use super::manager::{Issue, IssueError, Local, plain};
+use super::manager::{Issue, IssueError, Local};
 use super::schedule::Window;
 use super::solvers::{self, Challenge, ChallengeKind, ChallengeServers, Solver};
 use super::storage::Storage;
@@ -78,7 +78,7 @@ impl AcmeAuthority {
         let kept = self.storage.account(directory);
         let kept = kept.and_then(|text| serde_json::from_str::<AccountCredentials>(&text).ok());
         let account = match kept {
-            Some(credentials) => builder.from_credentials(credentials).await.map_err(said)?,
+            Some(credentials) => builder.from_credentials(credentials).await.map_err(of_client)?,
             None => {
                 let binding = self.external_account()?;
                 let contact = self.options.email.as_ref().map(|email| format!("mailto:{email}"));
@@ -89,7 +89,7 @@ impl AcmeAuthority {
                     only_return_existing: false,
                 };
                 let made = builder.create(&new, directory.clone(), binding.as_ref()).await;
-                let (account, credentials) = made.map_err(said)?;
+                let (account, credentials) = made.map_err(of_client)?;
                 let text = serde_json::to_string(&credentials)
                     .map_err(|error| IssueError::new(error.to_string()))?;
                 self.storage.keep_account(directory, &text).map_err(|error| {
@@ -133,9 +133,9 @@ impl AcmeAuthority {
             // Where it is none of its own, or replaced already, the order is good without saying so.
             Some(replaces) => match account.new_order(&new().replaces(replaces.into_owned())).await {
                 Ok(order) => order,
-                Err(_) => account.new_order(&new()).await.map_err(said)?,
+                Err(_) => account.new_order(&new()).await.map_err(of_client)?,
             },
-            None => account.new_order(&new()).await.map_err(said)?,
+            None => account.new_order(&new()).await.map_err(of_client)?,
         };
         let mut presented = Vec::new();
         let outcome = answer_and_finish(&mut order, solver, name, &mut presented).await;
@@ -174,8 +174,8 @@ async fn answer_and_finish(
     let mut params = CertificateParams::new(vec![name.to_owned()]).map_err(failed)?;
     params.distinguished_name = DistinguishedName::new();
     let request = params.serialize_request(&key).map_err(failed)?;
-    order.finalize_csr(request.der()).await.map_err(said)?;
-    let chain = order.poll_certificate(&policy).await.map_err(said)?;
+    order.finalize_csr(request.der()).await.map_err(of_client)?;
+    let chain = order.poll_certificate(&policy).await.map_err(of_client)?;
     Ok((chain, key.serialize_pem()))
 }
 
@@ -192,7 +192,7 @@ async fn answer(
     };
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
-        let mut authorization = authorization.map_err(said)?;
+        let mut authorization = authorization.map_err(of_client)?;
         match authorization.status {
             AuthorizationStatus::Valid => continue,
             AuthorizationStatus::Pending => {}
@@ -208,11 +208,11 @@ async fn answer(
         if let Some(shown) = presented.last() {
             solver.present(shown).await.map_err(of_challenge)?;
         }
-        challenge.set_ready().await.map_err(|error| of_challenge(said(error)))?;
+        challenge.set_ready().await.map_err(|error| of_challenge(of_client(error)))?;
     }
     // Where every authorization was there already, no challenge was under way.
     let failed = |error| if presented.is_empty() { OrderError::Other(error) } else { of_challenge(error) };
-    let status = order.poll_ready(policy).await.map_err(|error| failed(said(error)))?;
+    let status = order.poll_ready(policy).await.map_err(|error| failed(of_client(error)))?;
     if status != OrderStatus::Ready && status != OrderStatus::Valid {
         return Err(failed(IssueError::new(refusal(order).await)));
     }
@@ -287,11 +287,12 @@ async fn refusal(order: &mut Order) -> String {
     if said.is_empty() { "the authority has refused the order".into() } else { said.join("; ") }
 }
 
-fn said(error: instant_acme::Error) -> IssueError {
+/// What the client of the authority says.
+fn of_client(error: instant_acme::Error) -> IssueError {
     match error {
         instant_acme::Error::Api(refused) => IssueError::new(problem(&refused)),
         instant_acme::Error::Json(error) => {
-            IssueError::new(plain(&format!("its answer is not what ACME has there: {error}")))
+            IssueError::new(format!("its answer is not what ACME has there: {error}"))
         }
         error => {
             // The cause says more: a name that is not known, a certificate that is not believed.
@@ -301,7 +302,7 @@ fn said(error: instant_acme::Error) -> IssueError {
                 text = format!("{text}: {next}");
                 cause = next.source();
             }
-            IssueError::new(plain(&text))
+            IssueError::new(text)
         }
     }
 }
@@ -312,7 +313,7 @@ fn problem(problem: &instant_acme::Problem) -> String {
     for sub in &problem.subproblems {
         text += &format!("; {}", sub.detail.clone().unwrap_or_default());
     }
-    plain(&text)
+    text
 }
 
 /// RFC 4648 sections 4 and 5; padding may be there or not.

@@ -103,12 +103,15 @@ impl HttpClient for AuthorityClient {
         Box::pin(async move {
             let whole = async { read(answer.await.map_err(|error| Error::Other(error.into()))?, &of).await };
             let Ok(answer) = tokio::time::timeout(ANSWER_TIME, whole).await else {
-                return Err(said(format!("{of}does not answer within {} s", ANSWER_TIME.as_secs())));
+                return Err(other(format!("{of}does not answer within {} s", ANSWER_TIME.as_secs())));
             };
             let (mut parts, body) = answer?;
             let status = parts.status;
             if status.is_redirection() {
-                return Err(said(format!("{of}answers {}, and redirects are not followed", status.as_u16())));
+                return Err(other(format!(
+                    "{of}answers {}, and redirects are not followed",
+                    status.as_u16()
+                )));
             }
             if !status.is_success() {
                 rest.heed(&parts.headers);
@@ -117,7 +120,7 @@ impl HttpClient for AuthorityClient {
                     // It may be one that has to be asked again with another nonce.
                     Some(_) if method == Method::POST => {}
                     Some(problem) => return Err(Error::Api(problem)),
-                    None => return Err(said(format!("{of}answers {}", status.as_u16()))),
+                    None => return Err(other(format!("{of}answers {}", status.as_u16()))),
                 }
             }
             bound_retry_after(&mut parts.headers);
@@ -132,7 +135,7 @@ async fn read(answer: Response<Incoming>, of: &str) -> Result<(hyper::http::resp
     match Limited::new(body, ANSWER_MAX).collect().await {
         Ok(body) => Ok((parts, body.to_bytes())),
         Err(error) if error.is::<LengthLimitError>() => {
-            Err(said(format!("{of}answers more than {} KiB", ANSWER_MAX / 1024)))
+            Err(other(format!("{of}answers more than {} KiB", ANSWER_MAX / 1024)))
         }
         Err(error) => Err(Error::Other(error)),
     }
@@ -164,7 +167,7 @@ fn failed(error: impl std::fmt::Display) -> IssueError {
     IssueError::new(error.to_string())
 }
 
-fn said(text: String) -> Error {
+fn other(text: String) -> Error {
     Error::Other(text.into())
 }
 

@@ -27,6 +27,9 @@ const LOOK: Duration = Duration::from_secs(2);
 /// The longest sleep: the wall clock may have been set meanwhile.
 const NAP: Duration = Duration::from_secs(600);
 
+/// Characters of what is told of one failure.
+const SAID_MAX: usize = 600;
+
 /// Why a certificate was not issued; a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{said}")]
@@ -38,9 +41,12 @@ pub struct IssueError {
 }
 
 impl IssueError {
-    /// With a sentence, and without a time to try again.
-    pub fn new(said: impl Into<String>) -> IssueError {
-        IssueError { said: said.into(), again: None }
+    /// With a sentence, and without a time to try again. It may repeat what others say and goes into a log line: control characters
+    /// become spaces, and what is beyond 600 characters is cut off.
+    pub fn new(said: impl AsRef<str>) -> IssueError {
+        let said =
+            said.as_ref().chars().map(|c| if c.is_control() { ' ' } else { c }).take(SAID_MAX).collect();
+        IssueError { said, again: None }
     }
 }
 
@@ -311,7 +317,7 @@ async fn issue(
     for issuer in issuers.iter().filter(|issuer| issuer.issues_for(name)) {
         let accepted = issuer.obtain(name, present).await.and_then(|(certificate, key)| {
             let accepted = accept_issued(name, (&certificate, &key), present.is_some(), clock.now());
-            accepted.map_err(|why| IssueError::new(plain(&why)))
+            accepted.map_err(IssueError::new)
         });
         match accepted {
             Ok(Accepted { about, pem }) => {
@@ -331,11 +337,6 @@ async fn issue(
         said.push("no authority issues for such a name".into());
     }
     Err(IssueError { said: said.join("; "), again })
-}
-
-/// What others say goes into a log line: no control characters, and not much of it.
-pub(super) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(600).collect()
 }
 
 /// Of the run-time, so that tests may turn it.

@@ -55,8 +55,6 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(4);
 enum Event {
     /// The master has said something.
     Said(ToServer, Vec<OwnedFd>, Option<Lease>),
-    /// The master has answered somebody else, perhaps with a descriptor.
-    Answered(Option<Lease>),
     /// The master has gone.
     Orphaned,
     /// A worker has ended.
@@ -114,13 +112,10 @@ pub fn run() -> Result<ExitCode> {
     let reserve = Arc::<Reserve>::default();
     let link = Link::start_with(
         link,
-        reserve.clone(),
+        Some(reserve.clone()),
         move |link, message, descriptors, lease| match message {
             ToServer::Question(number, question) => answer(link, &asked, number, question),
-            ToServer::Answer(number, answer) => {
-                link.answered(number, answer.with(descriptors));
-                let _ = heard.send(Event::Answered(lease));
-            }
+            ToServer::Answer(number, answer) => link.answered(number, answer.with(descriptors)),
             ToServer::Pool(update) => told.apply(update),
             ToServer::LetGo(addresses) => told.let_go(addresses),
             ToServer::Upstreams(findings) => told.groups().learn(&findings),
@@ -130,10 +125,7 @@ pub fn run() -> Result<ExitCode> {
                 }
             }
             ToServer::Lacking(message, count) => match *message {
-                ToServer::Answer(number, answer) => {
-                    link.answered(number, answer);
-                    let _ = heard.send(Event::Answered(lease));
-                }
+                ToServer::Answer(number, answer) => link.answered(number, answer),
                 order => {
                     let lacking = ToServer::Lacking(Box::new(order), count);
                     drop(heard.send(Event::Said(lacking, descriptors, lease)));

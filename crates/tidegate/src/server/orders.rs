@@ -23,7 +23,7 @@ use tidegate_core::rate::TablePlace;
 use tidegate_core::series;
 use tidegate_core::tls::TlsFiles;
 use tidegate_core::worker::{self, Command, Handle};
-use tidegate_io::descriptors::{Reserve, are_lacking, is_exhaustion};
+use tidegate_io::descriptors::{Filled, Lease, Reserve, are_lacking, is_exhaustion};
 use tidegate_io::off_limits;
 use tidegate_modules::gateway::spill::Spill;
 
@@ -52,8 +52,8 @@ pub(super) struct Server {
     events: Receiver<Event>,
     /// In force.
     settings: Option<Arc<Settings>>,
-    /// Prepared, not yet in force.
-    next: Option<Arc<Settings>>,
+    /// Prepared, not yet in force; until they are they still need what the reserve has let go of.
+    next: Option<(Arc<Settings>, Option<Lease>)>,
     /// What no root leads to, under the settings in force and under those that were prepared.
     off_limits: Vec<PathBuf>,
     next_off_limits: Vec<PathBuf>,
@@ -68,7 +68,7 @@ pub(super) struct Server {
     unreadable: Option<String>,
     /// For what the master sends.
     reserve: Arc<Reserve>,
-    has_reserve: bool,
+    is_reserve_short: bool,
     /// What access asks of files has come without its descriptors, and comes once more: why.
     lacking: Option<String>,
     /// Those that wait for that.
@@ -122,7 +122,7 @@ impl Server {
             warning,
             unreadable: None,
             reserve,
-            has_reserve: true,
+            is_reserve_short: false,
             lacking: None,
             marks: Vec::new(),
             is_stopped: false,
@@ -135,14 +135,9 @@ impl Server {
         let end = loop {
             match self.next_event() {
                 Some(Event::Said(order, descriptors, lease)) => {
-                    if let Some(end) = self.obey(order, descriptors) {
+                    if let Some(end) = self.obey(order, descriptors, lease) {
                         break end;
                     }
-                    drop(lease);
-                    self.fill_reserve();
-                }
-                Some(Event::Answered(lease)) => {
-                    drop(lease);
                     self.fill_reserve();
                 }
                 Some(Event::WorkerEnded(number)) => {
@@ -171,14 +166,14 @@ impl Server {
     /// What happens next; `None`: nothing any more. While the reserve is not full those who keep descriptors in case somebody asks
     /// are made to give them up.
     fn next_event(&mut self) -> Option<Event> {
-        while !self.has_reserve {
+        while self.is_reserve_short {
             match self.events.recv_timeout(RESERVE_PAUSE) {
                 Ok(event) => return Some(event),
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}
             }
             self.fill_reserve();
-            if !self.has_reserve {
+            if self.is_reserve_short {
                 are_lacking();
                 self.workers.iter().for_each(Handle::wake);
             }
@@ -186,9 +181,8 @@ impl Server {
         self.events.recv().ok()
     }
 
-    /// Settings that are prepared still need some of it.
     fn fill_reserve(&mut self) {
-        self.has_reserve = self.next.is_some() || self.reserve.fill();
+        self.is_reserve_short = self.reserve.fill() == Filled::Short;
     }
 
     fn tell(&self, message: &ToMaster) {
@@ -203,7 +197,7 @@ impl Server {
         }
     }
 
-    fn obey(&mut self, order: ToServer, descriptors: Vec<OwnedFd>) -> Option<End> {
+    fn obey(&mut self, order: ToServer, descriptors: Vec<OwnedFd>, lease: Option<Lease>) -> Option<End> {
         match order {
             ToServer::Prepare {
                 number,
@@ -234,7 +228,7 @@ impl Server {
                 });
                 let told = match prepared {
                     Ok(()) => {
-                        self.next = Some(settings);
+                        self.next = Some((settings, lease));
                         self.is_behind = false;
                         ToMaster::Prepared(number)
                     }
@@ -259,7 +253,7 @@ impl Server {
             }
             ToServer::Credentials(renewed) => {
                 for credential in &renewed {
-                    for settings in self.settings.iter_mut().chain(&mut self.next) {
+                    for settings in self.settings.iter_mut().chain(self.next.as_mut().map(|(next, _)| next)) {
                         settings.renew(credential);
                     }
                     self.stores.logins.renew(credential);
@@ -398,12 +392,14 @@ impl Server {
     }
 
     fn commit(&mut self) {
-        let Some(settings) = self.next.take() else { return };
+        // The lease is dropped at the end, and the reserve filled after that.
+        let Some((settings, lease)) = self.next.take() else { return };
         self.off_limits = std::mem::take(&mut self.next_off_limits);
         off_limits::set(self.off_limits.clone());
         self.use_error_log(&settings);
         self.stores.access.names().adopt(&settings.dns);
         let outcome = if self.settings.is_none() {
+            drop(lease);
             self.fill_reserve(); // before anybody who connects takes what it is made of
             let mut listeners = std::mem::take(&mut self.waiting).into_iter();
             self.tell_workers(|reply| Command::Listen(listeners.next().unwrap_or_default(), reply))
@@ -539,8 +535,8 @@ impl Server {
                     deadline = Some(Instant::now() + patience.unwrap_or_default());
                 }
                 Ok(Event::Said(ToServer::Stop, ..)) => self.is_stopped = true,
-                Ok(Event::Said(order @ (ToServer::Logs(_) | ToServer::Lacking(..)), files, _)) => {
-                    let _ = self.obey(order, files);
+                Ok(Event::Said(order @ (ToServer::Logs(_) | ToServer::Lacking(..)), files, lease)) => {
+                    let _ = self.obey(order, files, lease);
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
                 Ok(_) | Err(RecvTimeoutError::Timeout) => {}
@@ -578,9 +574,9 @@ impl Server {
                     | ToServer::Tls(_)
                     | ToServer::Mark(_)),
                     files,
-                    _,
+                    lease,
                 )) => {
-                    let _ = self.obey(order, files);
+                    let _ = self.obey(order, files, lease);
                 }
                 // The settings that it ends by are not in force any more, or the server is stopped.
                 Some(Event::Said(ToServer::Drain { close_idle: true }, ..)) => {

@@ -10,7 +10,7 @@ mod send;
 
 use super::deadlines::{Timer, reading_terms, sending_terms};
 use super::progress::{Reader, StreamPace, Terms, Waits};
-use super::{Connection, Next, PIECES, Protocol, Request, TURNS};
+use super::{Connection, DECODED_PER_TURN, Next, Protocol, Request, TURNS};
 use crate::batch::Batch;
 use crate::body::{BodySink, RequestBodyError};
 use crate::context::Ctx;
@@ -455,7 +455,7 @@ impl Connection {
             };
             cx.read_buffer = buffer;
             result?;
-            if has_more || cx.pieces >= PIECES {
+            if has_more || cx.decoded >= DECODED_PER_TURN {
                 break; // its share of sending is used up; answers to what was read leave at the end of the turn
             }
         }

@@ -38,7 +38,7 @@ impl Connection {
                 Ok(read) => {
                     at += read.consumed;
                     let Some(event) = read.event else { break Ok(()) };
-                    cx.pieces = cx.pieces.saturating_add(1);
+                    cx.decoded = cx.decoded.saturating_add(1);
                     if let Err(error) = self.on_event(h2, cx, &section, event) {
                         break Err(error);
                     }

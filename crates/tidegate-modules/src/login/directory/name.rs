@@ -2,14 +2,14 @@
 //!
 //! What cannot be read lies below nothing and is called nothing: somebody who belongs to it belongs to no group.
 
-/// Whether a name lies below another, at any depth. Of what lies between it has to be clear only where each part ends.
-pub fn is_below(dn: &str, base: &str) -> bool {
+/// Whether a name is another, or lies below it at any depth. Of what lies between it has to be clear only where each part ends.
+pub fn is_within(dn: &str, base: &str) -> bool {
     let (Some(dn), Some(base)) = (split(dn, b','), split(base, b',')) else { return false };
     let Some((between, end)) = dn.len().checked_sub(base.len()).and_then(|at| dn.split_at_checked(at)) else {
         return false;
     };
     let is_same = |(one, other): (&&str, &&str)| matches!((plain(one), plain(other)), (Some(one), Some(other)) if one == other);
-    !between.is_empty() && between.iter().all(|part| part.contains('=')) && end.iter().zip(&base).all(is_same)
+    between.iter().all(|part| part.contains('=')) && end.iter().zip(&base).all(is_same)
 }
 
 /// What the first part of a name says, where that is one attribute of this name: `admins` of `cn=admins,ou=groups`.
@@ -111,7 +111,9 @@ mod tests {
             ("cn=admins,ou=groups,dc=a", "ou=groups,dc=a", true),
             ("CN=Admins, OU=Groups, DC=a", "ou=groups,dc=a", true),
             ("cn=x,ou=y,ou=groups,dc=a", "ou=groups, dc=a", true),
-            ("ou=groups,dc=a", "ou=groups,dc=a", false),
+            ("ou=groups,dc=a", "ou=groups,dc=a", true),
+            ("OU=Groups, DC=a", "ou=groups,dc=a", true),
+            ("dc=a", "ou=groups,dc=a", false),
             ("cn=admins,ou=others,dc=a", "ou=groups,dc=a", false),
             ("cn=admins,xou=groups,dc=a", "ou=groups,dc=a", false),
             // Commas that belong to a value.
@@ -133,7 +135,7 @@ mod tests {
             ("cn=admins,dc=a", "", false),
             ("", "dc=a", false),
         ] {
-            assert_eq!(is_below(dn, base), expected, "{dn}");
+            assert_eq!(is_within(dn, base), expected, "{dn}");
         }
     }
 

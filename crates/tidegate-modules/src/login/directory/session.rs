@@ -218,7 +218,7 @@ impl Session {
             let is_everywhere = groups.base.trim().is_empty();
             for group in found {
                 // A directory that passes a search on may find more than was asked for.
-                let is_one = is_everywhere || name::is_below(&group.dn, &groups.base);
+                let is_one = is_everywhere || name::is_within(&group.dn, &groups.base);
                 if !is_one || !seen.insert(group.dn.to_lowercase()) {
                     continue;
                 }
@@ -248,7 +248,7 @@ impl Session {
         };
         let mut members = VecDeque::from(named);
         while let Some(dn) = members.pop_front() {
-            if !name::is_below(&dn, &groups.base) || !seen.insert(dn.to_lowercase()) {
+            if !name::is_within(&dn, &groups.base) || !seen.insert(dn.to_lowercase()) {
                 continue;
             }
             if seen.len() >= usize::try_from(GROUPS).unwrap_or(usize::MAX) {

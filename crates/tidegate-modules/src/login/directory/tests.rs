@@ -80,7 +80,6 @@ fn what_no_directory_should_do_lets_nobody_in() {
     }
 }
 
-/// One that has failed is left alone, and tried again by one login when its time has come.
 /// What a directory finds beside the place where groups are is none, and what that belongs to does not count either.
 #[test]
 fn groups_lie_where_groups_are() {
@@ -93,8 +92,9 @@ fn groups_lie_where_groups_are() {
     for (base, dns, is_nested, expected) in [
         ("ou=groups,dc=a", &found[..1], true, &[][..]),
         ("ou=groups,dc=a", &found[..2], true, &["g1"]),
-        ("ou=groups,dc=a", found, false, &["g1", "g3"]),
-        ("", found, false, &["g0", "g1", "g2", "g3"]), // everywhere
+        ("ou=groups,dc=a", found, false, &["g1", "g2", "g3"]),
+        ("cn=staff,ou=groups,dc=a", found, false, &["g1"]), // it is the group itself
+        ("", found, false, &["g0", "g1", "g2", "g3"]),      // everywhere
     ] {
         let fake = Fake::new(Manner::Grouping(dns));
         let groups = settings::DirectoryGroups {
@@ -115,6 +115,7 @@ fn groups_lie_where_groups_are() {
     }
 }
 
+/// One that has failed is left alone, and tried again by one login when its time has come.
 #[test]
 fn a_directory_that_fails_is_left_alone_for_a_while() {
     let fake = Fake::new(Manner::Silent);

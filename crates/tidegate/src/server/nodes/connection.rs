@@ -19,7 +19,7 @@ const LONGEST: usize = 1 << 20;
 pub(super) struct Connection {
     stream: TcpStream,
     parser: Parser,
-    /// How long the store may take for the answers to one question.
+    /// How long the store may take to read one question and answer it.
     patience: Duration,
     database: i64,
     is_open: bool,
@@ -33,7 +33,6 @@ impl Connection {
     pub(super) fn open(store: &LimitStore, patience: Duration) -> RedisResult<Connection> {
         let stream = TcpStream::connect_timeout(&store.address, patience)?;
         stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(patience))?;
         let database = i64::from(store.database);
         let mut connection = Connection { stream, parser: Parser::new(), patience, database, is_open: true };
         let mut login = redis::pipe();
@@ -63,12 +62,12 @@ impl Connection {
     }
 
     fn exchange(&mut self, question: &[u8], count: usize) -> RedisResult<Vec<Value>> {
-        self.stream.write_all(question)?;
-        let mut reader =
-            BoundedReader { stream: &self.stream, deadline: Instant::now() + self.patience, left: LONGEST };
+        let mut bounded =
+            BoundedStream { stream: &self.stream, deadline: Instant::now() + self.patience, left: LONGEST };
+        bounded.write_all(question)?;
         let mut answers = Vec::with_capacity(count);
         for _ in 0..count {
-            answers.push(self.parser.parse_value(&mut reader)?);
+            answers.push(self.parser.parse_value(&mut bounded)?);
         }
         Ok(answers)
     }
@@ -103,32 +102,50 @@ impl ConnectionLike for Connection {
     }
 }
 
-/// Reads the answers to one question, as many bytes of them as there may be, until they have to be there.
-struct BoundedReader<'a> {
+/// Writes one question and reads its answers, as many bytes of them as there may be, until they have to be there.
+struct BoundedStream<'a> {
     stream: &'a TcpStream,
     deadline: Instant,
     left: usize,
 }
 
-impl Read for BoundedReader<'_> {
+impl BoundedStream<'_> {
+    /// What is left of the time.
+    fn patience(&self) -> io::Result<Duration> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(too_late()) } else { Ok(left) }
+    }
+}
+
+impl Write for BoundedStream<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.patience()?))?;
+        self.stream.write(bytes).map_err(in_time)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for BoundedStream<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let patience = self.deadline.saturating_duration_since(Instant::now());
-        if patience.is_zero() {
-            return Err(too_late());
-        }
+        let patience = self.patience()?;
         if self.left == 0 {
             let what = format!("its answer is longer than {} KiB, so it is none of a store", LONGEST >> 10);
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         self.stream.set_read_timeout(Some(patience))?;
         let room = into.len().min(self.left);
-        let read = self.stream.read(into.get_mut(..room).unwrap_or_default());
-        // The kernel calls it EAGAIN, `Resource temporarily unavailable`.
-        let count =
-            read.map_err(|error| if error.kind() == io::ErrorKind::WouldBlock { too_late() } else { error })?;
+        let count = self.stream.read(into.get_mut(..room).unwrap_or_default()).map_err(in_time)?;
         self.left -= count;
         Ok(count)
     }
+}
+
+/// The kernel calls it EAGAIN, `Resource temporarily unavailable`.
+fn in_time(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { too_late() } else { error }
 }
 
 fn too_late() -> io::Error {
@@ -163,6 +180,28 @@ mod tests {
         drop(connection);
         join(lies, "the store that lies");
         error
+    }
+
+    /// Each write goes on, and all of them together take longer than there is time.
+    #[test]
+    fn a_store_that_reads_byte_by_byte_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let reads = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            for _ in 0..4 << 20 {
+                if !client.read(&mut [0]).is_ok_and(|count| count > 0) {
+                    return;
+                }
+            }
+        });
+        let patience = Duration::from_millis(100);
+        let mut connection = Connection::open(&LimitStore { address, ..store() }, patience).unwrap();
+        let question = vec![b'x'; 32 << 20];
+        let error = redis::cmd("PING").arg(question).query::<Value>(&mut connection).unwrap_err();
+        assert!(error.to_string().contains("takes too long"), "{error}");
+        drop(connection);
+        join(reads, "the store that reads");
     }
 
     #[test]
