@@ -9,9 +9,17 @@
 //! process of theirs has accepted a connection and lived for a while from then on; until then the old processes serve. Where
 //! the user has changed nothing of the old is kept: all are drained at once, and requests wait for the new ones.
 
+mod demand;
+mod process;
+mod report;
+#[cfg(test)]
+mod tests;
+
+pub(super) use demand::Usage;
+
 use super::pace::{Bucket, pause};
-use crate::gateway::places::Demand;
 use crate::status::printable;
+use process::{Process, Stage};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -63,74 +71,6 @@ pub(super) enum Action {
     Publish,
     /// Tell the operator.
     Say(String),
-}
-
-/// What the workers know of a process.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Usage {
-    pub slot: Slot,
-    pub in_use: usize,
-    pub requests: u64,
-    pub answered: u64,
-    pub hung: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// On its way; takes requests when it is ready, and after a failure not before it has proved itself.
-    Starting { not_before: Duration },
-    /// Takes requests since the update of this number.
-    Serving { since: u64 },
-    /// Takes none since the update of this number.
-    Draining { since: u64, until: Duration },
-    /// Was told to end; is killed at this time, or has been.
-    Stopping { kill_at: Option<Duration> },
-}
-
-#[derive(Debug)]
-struct Process {
-    stage: Stage,
-    started: Duration,
-    /// When it could take requests.
-    ready_at: Option<Duration>,
-    /// While it starts: how long it may.
-    patience_until: Duration,
-    is_proved: bool,
-    is_worn: bool,
-    /// Failures in a row when it was started.
-    failures_before: u32,
-    /// Requests answered at its address when that was told last.
-    answered: Option<u64>,
-    /// It has answered a request itself.
-    has_answered: bool,
-    /// Who takes which request is not known of it.
-    is_shared: bool,
-    /// Thousandths, where they are shared out among processes.
-    requests: u64,
-    in_use: usize,
-}
-
-impl Process {
-    fn is_serving(&self) -> bool {
-        matches!(self.stage, Stage::Serving { .. })
-    }
-
-    fn is_starting(&self) -> bool {
-        matches!(self.stage, Stage::Starting { .. })
-    }
-
-    fn is_current(&self) -> bool {
-        !self.is_worn && (self.is_serving() || self.is_starting())
-    }
-}
-
-/// A process as it is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shown {
-    pub slot: Slot,
-    pub stage: &'static str,
-    pub started: Duration,
-    pub requests: u64,
 }
 
 /// One pool.
@@ -345,86 +285,6 @@ impl Machine {
         }));
     }
 
-    /// What the workers want and know, as of an update.
-    pub(super) fn demand(
-        &mut self,
-        sequence: u64,
-        demand: &Demand,
-        usage: &[Usage],
-        now: Duration,
-        out: &mut Vec<Action>,
-    ) {
-        self.take_usage(sequence, demand, usage, now, out);
-        let places = self.rules.places.max(1);
-        let current = self.count(Process::is_current);
-        let starting = self.count(|process| process.is_current() && process.is_starting());
-        let wants = demand.waiting.div_ceil(places).saturating_sub(starting);
-        let is_late = demand.oldest_wait.max(demand.longest_wait) >= self.rules.grow_after;
-        if current == 0 && demand.waiting > 0 {
-            self.target = self.target.max(wants.clamp(1, self.rules.max.max(1)));
-        } else if is_late && wants > 0 {
-            // At most twice as many at once: what waits may be gone by the time they serve.
-            let grown = (current + wants).min(2 * current + 1).min(self.rules.max);
-            self.target = self.target.max(grown);
-        }
-        self.needed = if demand.waiting == 0 { demand.peak_in_use.div_ceil(places) } else { usize::MAX };
-        self.advance(now, out);
-    }
-
-    fn take_usage(
-        &mut self,
-        sequence: u64,
-        demand: &Demand,
-        usage: &[Usage],
-        now: Duration,
-        out: &mut Vec<Action>,
-    ) {
-        let seen = demand.requests.saturating_sub(self.requests_seen);
-        self.requests_seen = demand.requests;
-        if self.rules.is_shared {
-            let serving = self.count(Process::is_serving).max(1) as u64;
-            for process in self.processes.values_mut().filter(|process| process.is_serving()) {
-                process.requests += seen * 1000 / serving;
-            }
-        }
-        let mut hung = Vec::new();
-        let mut drained = Vec::new();
-        for (slot, process) in &mut self.processes {
-            let known = usage.iter().find(|usage| usage.slot == *slot);
-            process.in_use = known.map_or(0, |usage| usage.in_use);
-            // Of a shared socket any of them may be the one that has answered.
-            let told = known.or(usage.first().filter(|_| self.rules.is_shared)).map(|usage| usage.answered);
-            process.has_answered |= process.answered.zip(told).is_some_and(|(before, now)| now > before);
-            process.answered = told.or(process.answered);
-            match (process.stage, known) {
-                (Stage::Serving { since }, Some(usage)) if sequence >= since => {
-                    if !self.rules.is_shared {
-                        process.requests = usage.requests * 1000;
-                    }
-                    if usage.hung > 0 {
-                        hung.push(*slot);
-                    }
-                }
-                (Stage::Draining { since, .. }, _) if sequence >= since && process.in_use == 0 => {
-                    drained.push(*slot);
-                }
-                _ => {}
-            }
-        }
-        for slot in hung {
-            out.push(Action::Say("a process has not answered in time; it is ended".into()));
-            self.restarts += 1;
-            self.terminate(slot, now, out);
-        }
-        for slot in drained {
-            self.terminate(slot, now, out);
-        }
-        let Some(most) = self.rules.requests else { return };
-        for process in self.processes.values_mut().filter(|process| process.is_serving()) {
-            process.is_worn |= process.requests / 1000 >= most;
-        }
-    }
-
     /// Does what is due by now.
     pub(super) fn advance(&mut self, now: Duration, out: &mut Vec<Action>) {
         self.pass_time(now, out);
@@ -606,7 +466,3 @@ impl Machine {
         self.processes.iter().filter(|(_, process)| is_meant(process)).map(|(slot, _)| *slot).collect()
     }
 }
-
-mod report;
-#[cfg(test)]
-mod tests;

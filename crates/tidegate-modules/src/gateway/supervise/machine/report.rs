@@ -1,6 +1,7 @@
 //! What the state machine of a pool says of itself: when it has something to do, who takes requests, how it stands.
 
-use super::{Machine, PROOF, Process, Shown, Slot, Stage};
+use super::process::{Process, Shown, Stage};
+use super::{Machine, PROOF, Slot};
 use crate::gateway::pool_directory::PoolPhase;
 use std::time::Duration;
 

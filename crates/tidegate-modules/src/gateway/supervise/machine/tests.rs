@@ -1,6 +1,7 @@
 //! The machine on a virtual clock, with processes that are a line in a table.
 
 use super::*;
+use crate::gateway::places::Demand;
 use crate::gateway::pool_directory::PoolPhase;
 
 const SECOND: Duration = Duration::from_secs(1);
