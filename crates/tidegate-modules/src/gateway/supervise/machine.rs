@@ -18,6 +18,7 @@ mod tests;
 pub(super) use demand::Usage;
 
 use super::pace::{Bucket, pause};
+use crate::gateway::pool_directory::PoolPhase;
 use crate::status::printable;
 use process::{Process, Stage};
 use std::collections::BTreeMap;
@@ -73,6 +74,17 @@ pub(super) enum Action {
     Say(String),
 }
 
+/// Why requests are refused while no process serves, though one is wanted. Otherwise they wait for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Down {
+    /// Processes have ended early, one after the other: they are refused until one has proved itself.
+    Failing,
+    /// The system had no room for a process that is wanted, which has been said: they are refused until one is started.
+    NoRoom,
+    /// It was one of these when nobody wanted a process any more: they are refused until one is started.
+    Untried,
+}
+
 /// One pool.
 #[derive(Debug)]
 pub(super) struct Machine {
@@ -84,19 +96,20 @@ pub(super) struct Machine {
     works: bool,
     /// Ended early, one after the other.
     failures: u32,
-    /// No start before this, after failures.
+    /// No start before this, after failures and where there was no room.
     next_start: Duration,
     /// A start that is only waiting for the time.
     start_due: Option<Duration>,
     bucket: Bucket,
-    /// The system had no room for the last one, which has been said.
-    is_postponed: bool,
+    down: Option<Down>,
     chance: fastrand::Rng,
     /// How many the workers had use for when they last told; those that wait want all there are.
     needed: usize,
     surplus_since: Option<Duration>,
     /// Of the last update.
     sequence: u64,
+    /// What that one has said.
+    told: PoolPhase,
     is_changed: bool,
     is_stopping: bool,
     restarts: u64,
@@ -117,11 +130,12 @@ impl Machine {
             next_start: now,
             start_due: None,
             bucket: Bucket::new(size, START_EACH, now),
-            is_postponed: false,
+            down: None,
             chance: fastrand::Rng::with_seed(seed),
             needed: 0,
             surplus_since: None,
             sequence: 0,
+            told: PoolPhase::Starting,
             is_changed: true,
             is_stopping: false,
             restarts: 0,
@@ -136,6 +150,7 @@ impl Machine {
         self.rules = rules;
         self.works = false;
         self.failures = 0;
+        self.down = None;
         self.next_start = now;
         for process in self.processes.values_mut() {
             process.is_worn = true;
@@ -204,7 +219,6 @@ impl Machine {
     pub(super) fn ready(&mut self, slot: Slot, now: Duration, out: &mut Vec<Action>) {
         if let Some(process) = self.processes.get_mut(&slot) {
             process.ready_at.get_or_insert(now);
-            self.is_postponed = false;
         }
         self.advance(now, out);
     }
@@ -214,7 +228,7 @@ impl Machine {
         self.processes.remove(&slot);
         self.next_start = now + POSTPONED;
         self.last_failure = Some(why.to_owned());
-        if !std::mem::replace(&mut self.is_postponed, true) {
+        if self.down.replace(Down::NoRoom) != Some(Down::NoRoom) {
             out.push(Action::Say(why.to_owned()));
         }
         self.is_changed = true;
@@ -271,6 +285,9 @@ impl Machine {
 
     fn fail(&mut self, how: &str, now: Duration, out: &mut Vec<Action>) {
         self.failures = self.failures.saturating_add(1);
+        if self.failures > 1 {
+            self.down = Some(Down::Failing);
+        }
         let pause = pause(self.failures, self.chance.u8(..));
         self.next_start = now + pause;
         self.is_changed = true;
@@ -297,8 +314,8 @@ impl Machine {
             self.start_missing(now, out);
             self.drain_surplus(now, out);
         }
-        if self.is_changed {
-            self.is_changed = false;
+        if std::mem::take(&mut self.is_changed) || self.told != self.phase() {
+            self.told = self.phase();
             self.sequence += 1;
             out.push(Action::Publish);
         }
@@ -322,6 +339,7 @@ impl Machine {
                 process.is_proved = true;
                 self.works |= !process.is_worn;
                 self.failures = 0;
+                self.down = self.down.filter(|down| *down == Down::NoRoom); // for others there may still be none
             }
             match process.stage {
                 Stage::Starting { .. } if process.ready_at.is_none() && now >= process.patience_until => {
@@ -355,6 +373,9 @@ impl Machine {
         let since = *self.surplus_since.get_or_insert(now);
         if now.saturating_sub(since) >= self.rules.idle {
             self.target -= 1;
+            if self.target == 0 {
+                self.down = self.down.map(|_| Down::Untried);
+            }
             // The next one follows soon: the surplus has lasted as long already.
             self.surplus_since = self.has_surplus().then_some(now.saturating_sub(self.rules.idle * 7 / 8));
         }
@@ -376,6 +397,7 @@ impl Machine {
         }
         self.start_due = None;
         if missing == 0 {
+            self.down = self.down.filter(|down| *down != Down::NoRoom);
             return;
         }
         if now < self.next_start {

@@ -1,7 +1,7 @@
 //! What the state machine of a pool says of itself: when it has something to do, who takes requests, how it stands.
 
 use super::process::{Process, Shown, Stage};
-use super::{Machine, PROOF, Slot};
+use super::{Down, Machine, PROOF, Slot};
 use crate::gateway::pool_directory::PoolPhase;
 use std::time::Duration;
 
@@ -49,15 +49,19 @@ impl Machine {
 
     pub(in crate::gateway::supervise) fn phase(&self) -> PoolPhase {
         if self.is_stopping {
-            PoolPhase::Stopping
-        } else if self.processes.values().any(Process::is_serving) {
-            PoolPhase::Up
-        } else if self.failures > 1 || self.is_postponed {
-            PoolPhase::Failing
-        } else if self.target == 0 {
-            PoolPhase::Idle
-        } else {
-            PoolPhase::Starting
+            return PoolPhase::Stopping;
+        }
+        if self.processes.values().any(Process::is_serving) {
+            return PoolPhase::Up;
+        }
+        if self.target == 0 {
+            return PoolPhase::Idle;
+        }
+        let is_being_tried = self.processes.values().any(Process::is_starting);
+        match self.down {
+            Some(Down::Failing) => PoolPhase::Failing,
+            Some(Down::NoRoom | Down::Untried) if !is_being_tried => PoolPhase::Failing,
+            Some(Down::NoRoom | Down::Untried) | None => PoolPhase::Starting,
         }
     }
 

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::gateway::places::Demand;
-use crate::gateway::pool_directory::PoolPhase;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -37,6 +36,8 @@ struct World {
     machine: Machine,
     now: Duration,
     program: Program,
+    /// Whether the system has room for a process.
+    has_room: bool,
     alive: BTreeMap<Slot, Program>,
     /// Requests under way and taken, for each process.
     usage: BTreeMap<Slot, (usize, u64)>,
@@ -45,6 +46,7 @@ struct World {
     said: Vec<String>,
     /// What the workers have been told last: the number, who serves.
     told: (u64, Vec<Slot>),
+    phase: PoolPhase,
     taken: u64,
 }
 
@@ -54,12 +56,14 @@ impl World {
             machine: Machine::new(rules, 7, Duration::ZERO),
             now: Duration::ZERO,
             program,
+            has_room: true,
             alive: BTreeMap::new(),
             usage: BTreeMap::new(),
             starts: Vec::new(),
             killed: Vec::new(),
             said: Vec::new(),
             told: (0, Vec::new()),
+            phase: PoolPhase::Starting,
             taken: 0,
         };
         world.run(|machine, now, out| machine.advance(now, out));
@@ -76,6 +80,9 @@ impl World {
             assert!(rounds < 1000, "the machine goes round in circles");
             let mut more = Vec::new();
             match action {
+                Action::Start(slot) if !self.has_room => {
+                    self.machine.postponed(slot, "no room", self.now, &mut more);
+                }
                 Action::Start(slot) => {
                     assert!(!self.alive.contains_key(&slot), "slot {slot} is taken");
                     self.starts.push((self.now, slot));
@@ -100,11 +107,15 @@ impl World {
                     self.killed.push(slot);
                     self.machine.exited(slot, "was ended by signal 9", false, self.now, &mut more);
                 }
-                Action::Publish => self.told = (self.machine.sequence(), self.machine.serving().collect()),
+                Action::Publish => {
+                    self.told = (self.machine.sequence(), self.machine.serving().collect());
+                    self.phase = self.machine.phase();
+                }
                 Action::Say(what) => self.said.push(what),
             }
             actions.extend(more);
         }
+        assert_eq!(self.phase, self.machine.phase(), "the workers know how it is");
     }
 
     /// Lets time pass, and all that is due happen.
@@ -407,6 +418,97 @@ fn a_start_without_room_is_tried_again_later_and_said_once() {
     assert_eq!(machine.last_failure(), Some("no room"));
 }
 
+/// Whoever asks is refused as long as there is no room, and nobody asks any more while it is idle.
+#[test]
+fn a_pool_without_room_serves_who_asks_once_there_is_some() {
+    let mut world = World::new(rules(0, 1), Program::Good);
+    world.has_room = false;
+    for round in 0..3 {
+        world.report(1, Duration::ZERO);
+        assert_eq!((world.alive.len(), world.phase), (0, PoolPhase::Failing), "{round}");
+        assert!(world.machine.retry_after(world.now).is_some());
+        world.quiet();
+        world.pass(59 * SECOND);
+        assert_eq!(world.phase, PoolPhase::Failing, "it is tried while it was wanted lately");
+        world.pass(11 * SECOND);
+        assert_eq!((world.phase, world.machine.retry_after(world.now)), (PoolPhase::Idle, None), "{round}");
+        assert_eq!(world.machine.next(), None);
+    }
+    assert_eq!((world.said.join(", "), world.machine.restarts()), ("no room, no room, no room".into(), 0));
+    world.has_room = true;
+    world.report(1, Duration::ZERO);
+    assert_eq!((world.serving(), world.phase), (1, PoolPhase::Up));
+}
+
+#[test]
+fn a_program_that_is_put_right_while_its_pool_is_idle_serves_who_asks_next() {
+    let mut world = World::new(rules(0, 1), Program::Crashes);
+    world.report(1, Duration::ZERO);
+    assert_eq!((world.machine.restarts(), world.phase), (2, PoolPhase::Failing));
+    world.quiet();
+    world.pass(100 * SECOND);
+    assert_eq!(world.phase, PoolPhase::Idle);
+    // It is still broken: requests wait while it is tried, and no longer. Attempts are as rare as before.
+    let before = world.machine.restarts();
+    world.report(1, Duration::ZERO);
+    assert_eq!((world.machine.restarts(), world.phase), (before + 1, PoolPhase::Failing));
+    assert!(world.machine.retry_after(world.now) > Some(10 * SECOND));
+    world.quiet();
+    world.pass(100 * SECOND);
+    world.program = Program::Good;
+    world.report(1, Duration::ZERO);
+    assert_eq!((world.alive.len(), world.phase), (1, PoolPhase::Starting), "requests wait for it");
+    world.pass(PROOF);
+    assert_eq!((world.serving(), world.phase), (1, PoolPhase::Up));
+}
+
+/// It has become idle between two attempts.
+#[test]
+fn who_asks_before_the_next_attempt_is_refused_until_then() {
+    let mut world = World::new(Rules { idle: SECOND, ..rules(0, 1) }, Program::Crashes);
+    world.report(1, Duration::ZERO);
+    while world.machine.retry_after(world.now).is_none_or(|after| after < 10 * SECOND) {
+        world.report(1, Duration::ZERO);
+        world.pass(SECOND);
+    }
+    world.quiet();
+    world.pass(3 * SECOND);
+    assert_eq!(world.phase, PoolPhase::Idle);
+    let starts = world.starts.len();
+    world.report(1, Duration::ZERO);
+    assert_eq!((world.starts.len(), world.phase), (starts, PoolPhase::Failing));
+}
+
+#[test]
+fn want_of_room_for_a_further_process_does_not_count_when_the_last_one_ends() {
+    let mut world = World::new(rules(1, 2), Program::Good);
+    world.pass(5 * SECOND);
+    world.has_room = false;
+    world.pressed(1);
+    assert_eq!((world.serving(), world.said.join(", ")), (1, "no room".into()));
+    world.quiet();
+    world.pass(100 * SECOND);
+    (world.has_room, world.program) = (true, Program::Boots);
+    world.kill(0);
+    assert_eq!((world.alive.len(), world.phase), (1, PoolPhase::Starting), "requests wait for the next one");
+}
+
+#[test]
+fn another_definition_is_tried_at_once_and_waited_for() {
+    type Change = fn(&mut Machine, Rules, Duration, &mut Vec<Action>);
+    for change in [Machine::replace as Change, Machine::restart] {
+        for (has_room, program) in [(false, Program::Good), (true, Program::Crashes)] {
+            let mut world = World::new(rules(0, 1), program);
+            world.has_room = has_room;
+            world.report(1, Duration::ZERO);
+            assert_eq!(world.phase, PoolPhase::Failing);
+            (world.has_room, world.program) = (true, Program::Boots);
+            world.run(|machine, now, out| change(machine, rules(0, 1), now, out));
+            assert_eq!((world.alive.len(), world.phase), (1, PoolPhase::Starting));
+        }
+    }
+}
+
 /// Requests may wait in the backlog of one that was to get no further ones.
 #[test]
 fn the_workers_are_told_of_each_end() {
@@ -612,6 +714,7 @@ mod properties {
         Quiet,
         Kill(usize),
         Turn(Program),
+        Room(bool),
         Replace(usize, usize),
         Restart,
     }
@@ -624,6 +727,7 @@ mod properties {
             Just(Step::Quiet),
             any::<usize>().prop_map(Step::Kill),
             program.prop_map(Step::Turn),
+            any::<bool>().prop_map(Step::Room),
             (0..4usize, 1..8usize).prop_map(|(min, more)| Step::Replace(min, min + more)),
             Just(Step::Restart),
         ];
@@ -646,6 +750,7 @@ mod properties {
                     }
                     Step::Kill(_) => {}
                     Step::Turn(program) => world.program = program,
+                    Step::Room(has_room) => world.has_room = has_room,
                     Step::Restart => {
                         let before = world.told.1.clone();
                         world.run(|machine, now, out| machine.restart(rules(min, max), now, out));
@@ -663,7 +768,7 @@ mod properties {
                 prop_assert!(world.serving() <= 13);
                 prop_assert!(world.told.1.iter().all(|slot| world.alive.contains_key(slot)));
             }
-            world.program = Program::Good;
+            (world.program, world.has_room) = (Program::Good, true);
             for _ in 0..40 {
                 world.quiet();
                 world.pass(5 * SECOND);
@@ -672,6 +777,11 @@ mod properties {
             world.quiet();
             prop_assert_eq!(world.serving(), min);
             prop_assert_eq!(world.alive.len(), min);
+            prop_assert_eq!(world.phase, if min == 0 { PoolPhase::Idle } else { PoolPhase::Up });
+            world.report(1, Duration::ZERO);
+            prop_assert!(world.machine.retry_after(world.now).is_none(), "whoever asks now is waited for");
+            world.pass(PROOF);
+            prop_assert!(world.serving() > 0);
         }
     }
 }
