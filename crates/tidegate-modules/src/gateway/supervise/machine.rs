@@ -9,9 +9,18 @@
 //! process of theirs has accepted a connection and lived for a while from then on; until then the old processes serve. Where
 //! the user has changed nothing of the old is kept: all are drained at once, and requests wait for the new ones.
 
+mod demand;
+mod process;
+mod report;
+#[cfg(test)]
+mod tests;
+
+pub(super) use demand::Usage;
+
 use super::pace::{Bucket, pause};
-use crate::gateway::places::Demand;
+use crate::gateway::pool_directory::PoolPhase;
 use crate::status::printable;
+use process::{Process, Stage};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -21,8 +30,8 @@ pub(super) const KILLED: &str = "was ended by signal 9";
 const PROOF: Duration = Duration::from_secs(1);
 /// The same of new settings where processes share a socket: which of them accepts a connection is not known.
 const SHARED_PROOF: Duration = Duration::from_secs(10);
-/// How long a process may take until it takes requests.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+/// How long requests of the server's own may hold up a process that starts. They end earlier by themselves.
+const WARM_UP_PATIENCE: Duration = Duration::from_secs(60);
 /// How long requests under way may hold up a process that is to go.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a start waits that the system has had no room for.
@@ -45,6 +54,9 @@ pub(super) struct Rules {
     pub grow_after: Duration,
     /// Requests after which a process is replaced.
     pub requests: Option<u64>,
+    /// How long a process may take until it takes requests.
+    pub start_timeout: Duration,
+    /// How long one may take to end when told to.
     pub stop_timeout: Duration,
     /// All processes share a socket: who takes which request is not known.
     pub is_shared: bool,
@@ -65,72 +77,15 @@ pub(super) enum Action {
     Say(String),
 }
 
-/// What the workers know of a process.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Usage {
-    pub slot: Slot,
-    pub in_use: usize,
-    pub requests: u64,
-    pub answered: u64,
-    pub hung: u64,
-}
-
+/// Why requests are refused while no process serves, though one is wanted. Otherwise they wait for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// On its way; takes requests when it is ready, and after a failure not before it has proved itself.
-    Starting { not_before: Duration },
-    /// Takes requests since the update of this number.
-    Serving { since: u64 },
-    /// Takes none since the update of this number.
-    Draining { since: u64, until: Duration },
-    /// Was told to end; is killed at this time, or has been.
-    Stopping { kill_at: Option<Duration> },
-}
-
-#[derive(Debug)]
-struct Process {
-    stage: Stage,
-    started: Duration,
-    /// When it could take requests.
-    ready_at: Option<Duration>,
-    /// While it starts: how long it may.
-    patience_until: Duration,
-    is_proved: bool,
-    is_worn: bool,
-    /// Failures in a row when it was started.
-    failures_before: u32,
-    /// Requests answered at its address when that was told last.
-    answered: Option<u64>,
-    /// It has answered a request itself.
-    has_answered: bool,
-    /// Who takes which request is not known of it.
-    is_shared: bool,
-    /// Thousandths, where they are shared out among processes.
-    requests: u64,
-    in_use: usize,
-}
-
-impl Process {
-    fn is_serving(&self) -> bool {
-        matches!(self.stage, Stage::Serving { .. })
-    }
-
-    fn is_starting(&self) -> bool {
-        matches!(self.stage, Stage::Starting { .. })
-    }
-
-    fn is_current(&self) -> bool {
-        !self.is_worn && (self.is_serving() || self.is_starting())
-    }
-}
-
-/// A process as it is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shown {
-    pub slot: Slot,
-    pub stage: &'static str,
-    pub started: Duration,
-    pub requests: u64,
+enum Down {
+    /// Processes have ended early, one after the other: they are refused until one has proved itself.
+    Failing,
+    /// The system had no room for a process that is wanted, which has been said: they are refused until one is started.
+    NoRoom,
+    /// It was one of these when nobody wanted a process any more: they are refused until one is started.
+    Untried,
 }
 
 /// One pool.
@@ -144,19 +99,20 @@ pub(super) struct Machine {
     works: bool,
     /// Ended early, one after the other.
     failures: u32,
-    /// No start before this, after failures.
+    /// No start before this, after failures and where there was no room.
     next_start: Duration,
     /// A start that is only waiting for the time.
     start_due: Option<Duration>,
     bucket: Bucket,
-    /// The system had no room for the last one, which has been said.
-    is_postponed: bool,
+    down: Option<Down>,
     chance: fastrand::Rng,
     /// How many the workers had use for when they last told; those that wait want all there are.
     needed: usize,
     surplus_since: Option<Duration>,
     /// Of the last update.
     sequence: u64,
+    /// What that one has said.
+    told: PoolPhase,
     is_changed: bool,
     is_stopping: bool,
     restarts: u64,
@@ -177,11 +133,12 @@ impl Machine {
             next_start: now,
             start_due: None,
             bucket: Bucket::new(size, START_EACH, now),
-            is_postponed: false,
+            down: None,
             chance: fastrand::Rng::with_seed(seed),
             needed: 0,
             surplus_since: None,
             sequence: 0,
+            told: PoolPhase::Starting,
             is_changed: true,
             is_stopping: false,
             restarts: 0,
@@ -196,9 +153,11 @@ impl Machine {
         self.rules = rules;
         self.works = false;
         self.failures = 0;
+        self.down = None;
         self.next_start = now;
         for process in self.processes.values_mut() {
             process.is_worn = true;
+            process.is_former = true;
         }
         self.is_changed = true;
         self.advance(now, out);
@@ -245,7 +204,7 @@ impl Machine {
     /// A process takes connections, and gets requests of the server's own first: its patience begins anew.
     pub(super) fn opened(&mut self, slot: Slot, now: Duration) {
         if let Some(process) = self.processes.get_mut(&slot) {
-            process.patience_until = now + START_PATIENCE;
+            process.patience_until = now + WARM_UP_PATIENCE;
         }
     }
 
@@ -257,14 +216,13 @@ impl Machine {
 
     /// Whether the settings have yet to show that they work, while processes of those before serve.
     fn is_on_trial(&self) -> bool {
-        !self.works && self.count(|process| process.is_worn && process.is_serving()) > 0
+        !self.works && self.count(|process| process.is_former && process.is_serving()) > 0
     }
 
     /// A process takes requests: its socket was its own before it began, or it was asked and has answered.
     pub(super) fn ready(&mut self, slot: Slot, now: Duration, out: &mut Vec<Action>) {
         if let Some(process) = self.processes.get_mut(&slot) {
             process.ready_at.get_or_insert(now);
-            self.is_postponed = false;
         }
         self.advance(now, out);
     }
@@ -274,7 +232,7 @@ impl Machine {
         self.processes.remove(&slot);
         self.next_start = now + POSTPONED;
         self.last_failure = Some(why.to_owned());
-        if !std::mem::replace(&mut self.is_postponed, true) {
+        if self.down.replace(Down::NoRoom) != Some(Down::NoRoom) {
             out.push(Action::Say(why.to_owned()));
         }
         self.is_changed = true;
@@ -302,7 +260,7 @@ impl Machine {
             let is_no_fault =
                 how.starts_with(KILLED) && self.count(|other| other.is_current() && other.is_serving()) > 0;
             // However long it has lived, of some it is known that they have not begun to do what they are there for.
-            let failed = if is_no_fault {
+            let failed = if is_no_fault || process.is_former {
                 None
             } else if is_awaited && !process.has_answered {
                 Some("before it has answered a request")
@@ -310,7 +268,7 @@ impl Machine {
                 Some("soon after its start")
             } else if process.ready_at.is_none() {
                 Some("before it took requests")
-            } else if !process.is_proved && !process.is_worn && self.is_on_trial() {
+            } else if !process.is_proved && self.is_on_trial() {
                 Some("soon after it took requests")
             } else {
                 None
@@ -331,6 +289,9 @@ impl Machine {
 
     fn fail(&mut self, how: &str, now: Duration, out: &mut Vec<Action>) {
         self.failures = self.failures.saturating_add(1);
+        if self.failures > 1 {
+            self.down = Some(Down::Failing);
+        }
         let pause = pause(self.failures, self.chance.u8(..));
         self.next_start = now + pause;
         self.is_changed = true;
@@ -345,86 +306,6 @@ impl Machine {
         }));
     }
 
-    /// What the workers want and know, as of an update.
-    pub(super) fn demand(
-        &mut self,
-        sequence: u64,
-        demand: &Demand,
-        usage: &[Usage],
-        now: Duration,
-        out: &mut Vec<Action>,
-    ) {
-        self.take_usage(sequence, demand, usage, now, out);
-        let places = self.rules.places.max(1);
-        let current = self.count(Process::is_current);
-        let starting = self.count(|process| process.is_current() && process.is_starting());
-        let wants = demand.waiting.div_ceil(places).saturating_sub(starting);
-        let is_late = demand.oldest_wait.max(demand.longest_wait) >= self.rules.grow_after;
-        if current == 0 && demand.waiting > 0 {
-            self.target = self.target.max(wants.clamp(1, self.rules.max.max(1)));
-        } else if is_late && wants > 0 {
-            // At most twice as many at once: what waits may be gone by the time they serve.
-            let grown = (current + wants).min(2 * current + 1).min(self.rules.max);
-            self.target = self.target.max(grown);
-        }
-        self.needed = if demand.waiting == 0 { demand.peak_in_use.div_ceil(places) } else { usize::MAX };
-        self.advance(now, out);
-    }
-
-    fn take_usage(
-        &mut self,
-        sequence: u64,
-        demand: &Demand,
-        usage: &[Usage],
-        now: Duration,
-        out: &mut Vec<Action>,
-    ) {
-        let seen = demand.requests.saturating_sub(self.requests_seen);
-        self.requests_seen = demand.requests;
-        if self.rules.is_shared {
-            let serving = self.count(Process::is_serving).max(1) as u64;
-            for process in self.processes.values_mut().filter(|process| process.is_serving()) {
-                process.requests += seen * 1000 / serving;
-            }
-        }
-        let mut hung = Vec::new();
-        let mut drained = Vec::new();
-        for (slot, process) in &mut self.processes {
-            let known = usage.iter().find(|usage| usage.slot == *slot);
-            process.in_use = known.map_or(0, |usage| usage.in_use);
-            // Of a shared socket any of them may be the one that has answered.
-            let told = known.or(usage.first().filter(|_| self.rules.is_shared)).map(|usage| usage.answered);
-            process.has_answered |= process.answered.zip(told).is_some_and(|(before, now)| now > before);
-            process.answered = told.or(process.answered);
-            match (process.stage, known) {
-                (Stage::Serving { since }, Some(usage)) if sequence >= since => {
-                    if !self.rules.is_shared {
-                        process.requests = usage.requests * 1000;
-                    }
-                    if usage.hung > 0 {
-                        hung.push(*slot);
-                    }
-                }
-                (Stage::Draining { since, .. }, _) if sequence >= since && process.in_use == 0 => {
-                    drained.push(*slot);
-                }
-                _ => {}
-            }
-        }
-        for slot in hung {
-            out.push(Action::Say("a process has not answered in time; it is ended".into()));
-            self.restarts += 1;
-            self.terminate(slot, now, out);
-        }
-        for slot in drained {
-            self.terminate(slot, now, out);
-        }
-        let Some(most) = self.rules.requests else { return };
-        for process in self.processes.values_mut().filter(|process| process.is_serving()) {
-            process.is_worn |= process.requests / 1000 >= most;
-        }
-    }
-
     /// Does what is due by now.
     pub(super) fn advance(&mut self, now: Duration, out: &mut Vec<Action>) {
         self.pass_time(now, out);
@@ -437,8 +318,8 @@ impl Machine {
             self.start_missing(now, out);
             self.drain_surplus(now, out);
         }
-        if self.is_changed {
-            self.is_changed = false;
+        if std::mem::take(&mut self.is_changed) || self.told != self.phase() {
+            self.told = self.phase();
             self.sequence += 1;
             out.push(Action::Publish);
         }
@@ -454,19 +335,21 @@ impl Machine {
             {
                 process.stage = Stage::Serving { since: self.sequence + 1 };
                 self.is_changed = true;
-                if is_on_trial {
-                    process.ready_at = Some(now); // it has to go on with requests, which come from now on
-                }
+                process.trial_since = is_on_trial.then_some(now);
             }
-            if !process.is_proved && process.ready_at.is_some_and(|at| now.saturating_sub(at) >= proof) {
+            if process.proving_since().is_some_and(|since| now.saturating_sub(since) >= proof) {
                 process.is_proved = true;
-                self.works |= !process.is_worn;
+                self.works = true;
                 self.failures = 0;
+                self.down = self.down.filter(|down| *down == Down::NoRoom); // for others there may still be none
             }
             match process.stage {
                 Stage::Starting { .. } if process.ready_at.is_none() && now >= process.patience_until => {
                     self.restarts += 1;
-                    self.fail("took no requests within its first minute", now, out);
+                    let patience = self.rules.start_timeout;
+                    let how = format!("took no requests within {patience:?} (`start-timeout`)");
+                    self.fail(&how, now, out);
+                    self.last_failure = Some(how);
                     self.terminate(slot, now, out);
                 }
                 Stage::Draining { until, .. } if now >= until => self.terminate(slot, now, out),
@@ -495,6 +378,9 @@ impl Machine {
         let since = *self.surplus_since.get_or_insert(now);
         if now.saturating_sub(since) >= self.rules.idle {
             self.target -= 1;
+            if self.target == 0 {
+                self.down = self.down.map(|_| Down::Untried);
+            }
             // The next one follows soon: the surplus has lasted as long already.
             self.surplus_since = self.has_surplus().then_some(now.saturating_sub(self.rules.idle * 7 / 8));
         }
@@ -516,6 +402,7 @@ impl Machine {
         }
         self.start_due = None;
         if missing == 0 {
+            self.down = self.down.filter(|down| *down != Down::NoRoom);
             return;
         }
         if now < self.next_start {
@@ -531,9 +418,11 @@ impl Machine {
                 stage: Stage::Starting { not_before },
                 started: now,
                 ready_at: None,
-                patience_until: now + START_PATIENCE,
+                trial_since: None,
+                patience_until: now + self.rules.start_timeout,
                 is_proved: false,
                 is_worn: false,
+                is_former: false,
                 failures_before: self.failures,
                 answered: None,
                 has_answered: false,
@@ -606,7 +495,3 @@ impl Machine {
         self.processes.iter().filter(|(_, process)| is_meant(process)).map(|(slot, _)| *slot).collect()
     }
 }
-
-mod report;
-#[cfg(test)]
-mod tests;

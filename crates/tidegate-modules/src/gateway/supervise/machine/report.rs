@@ -1,6 +1,7 @@
 //! What the state machine of a pool says of itself: when it has something to do, who takes requests, how it stands.
 
-use super::{Machine, PROOF, Process, Shown, Slot, Stage};
+use super::process::{Process, Shown, Stage};
+use super::{Down, Machine, PROOF, Slot};
 use crate::gateway::pool_directory::PoolPhase;
 use std::time::Duration;
 
@@ -12,9 +13,7 @@ impl Machine {
             Stage::Starting { .. } => Some(process.patience_until),
             Stage::Draining { until, .. } => Some(until),
             Stage::Stopping { kill_at } => kill_at,
-            Stage::Serving { .. } => {
-                process.ready_at.filter(|_| !process.is_proved).map(|at| at + self.proof())
-            }
+            Stage::Serving { .. } => process.proving_since().map(|since| since + self.proof()),
         });
         let start = self.start_due.filter(|_| !self.is_stopping);
         let surplus = self.surplus_since.map(|since| since + self.rules.idle);
@@ -48,15 +47,19 @@ impl Machine {
 
     pub(in crate::gateway::supervise) fn phase(&self) -> PoolPhase {
         if self.is_stopping {
-            PoolPhase::Stopping
-        } else if self.processes.values().any(Process::is_serving) {
-            PoolPhase::Up
-        } else if self.failures > 1 || self.is_postponed {
-            PoolPhase::Failing
-        } else if self.target == 0 {
-            PoolPhase::Idle
-        } else {
-            PoolPhase::Starting
+            return PoolPhase::Stopping;
+        }
+        if self.processes.values().any(Process::is_serving) {
+            return PoolPhase::Up;
+        }
+        if self.target == 0 {
+            return PoolPhase::Idle;
+        }
+        let is_being_tried = self.processes.values().any(Process::is_starting);
+        match self.down {
+            Some(Down::Failing) => PoolPhase::Failing,
+            Some(Down::NoRoom | Down::Untried) if !is_being_tried => PoolPhase::Failing,
+            Some(Down::NoRoom | Down::Untried) | None => PoolPhase::Starting,
         }
     }
 

@@ -1,9 +1,10 @@
 //! The machine on a virtual clock, with processes that are a line in a table.
 
 use super::*;
-use crate::gateway::pool_directory::PoolPhase;
+use crate::gateway::places::Demand;
 
 const SECOND: Duration = Duration::from_secs(1);
+const START_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn rules(min: usize, max: usize) -> Rules {
     Rules {
@@ -13,6 +14,7 @@ fn rules(min: usize, max: usize) -> Rules {
         idle: 60 * SECOND,
         grow_after: Duration::from_millis(100),
         requests: None,
+        start_timeout: START_TIMEOUT,
         stop_timeout: 10 * SECOND,
         is_shared: false,
     }
@@ -36,6 +38,8 @@ struct World {
     machine: Machine,
     now: Duration,
     program: Program,
+    /// Whether the system has room for a process.
+    has_room: bool,
     alive: BTreeMap<Slot, Program>,
     /// Requests under way and taken, for each process.
     usage: BTreeMap<Slot, (usize, u64)>,
@@ -44,6 +48,7 @@ struct World {
     said: Vec<String>,
     /// What the workers have been told last: the number, who serves.
     told: (u64, Vec<Slot>),
+    phase: PoolPhase,
     taken: u64,
 }
 
@@ -53,12 +58,14 @@ impl World {
             machine: Machine::new(rules, 7, Duration::ZERO),
             now: Duration::ZERO,
             program,
+            has_room: true,
             alive: BTreeMap::new(),
             usage: BTreeMap::new(),
             starts: Vec::new(),
             killed: Vec::new(),
             said: Vec::new(),
             told: (0, Vec::new()),
+            phase: PoolPhase::Starting,
             taken: 0,
         };
         world.run(|machine, now, out| machine.advance(now, out));
@@ -75,6 +82,9 @@ impl World {
             assert!(rounds < 1000, "the machine goes round in circles");
             let mut more = Vec::new();
             match action {
+                Action::Start(slot) if !self.has_room => {
+                    self.machine.postponed(slot, "no room", self.now, &mut more);
+                }
                 Action::Start(slot) => {
                     assert!(!self.alive.contains_key(&slot), "slot {slot} is taken");
                     self.starts.push((self.now, slot));
@@ -99,11 +109,15 @@ impl World {
                     self.killed.push(slot);
                     self.machine.exited(slot, "was ended by signal 9", false, self.now, &mut more);
                 }
-                Action::Publish => self.told = (self.machine.sequence(), self.machine.serving().collect()),
+                Action::Publish => {
+                    self.told = (self.machine.sequence(), self.machine.serving().collect());
+                    self.phase = self.machine.phase();
+                }
                 Action::Say(what) => self.said.push(what),
             }
             actions.extend(more);
         }
+        assert_eq!(self.phase, self.machine.phase(), "the workers know how it is");
     }
 
     /// Lets time pass, and all that is due happen.
@@ -406,6 +420,97 @@ fn a_start_without_room_is_tried_again_later_and_said_once() {
     assert_eq!(machine.last_failure(), Some("no room"));
 }
 
+/// Whoever asks is refused as long as there is no room, and nobody asks any more while it is idle.
+#[test]
+fn a_pool_without_room_serves_who_asks_once_there_is_some() {
+    let mut world = World::new(rules(0, 1), Program::Good);
+    world.has_room = false;
+    for round in 0..3 {
+        world.report(1, Duration::ZERO);
+        assert_eq!((world.alive.len(), world.phase), (0, PoolPhase::Failing), "{round}");
+        assert!(world.machine.retry_after(world.now).is_some());
+        world.quiet();
+        world.pass(59 * SECOND);
+        assert_eq!(world.phase, PoolPhase::Failing, "it is tried while it was wanted lately");
+        world.pass(11 * SECOND);
+        assert_eq!((world.phase, world.machine.retry_after(world.now)), (PoolPhase::Idle, None), "{round}");
+        assert_eq!(world.machine.next(), None);
+    }
+    assert_eq!((world.said.join(", "), world.machine.restarts()), ("no room, no room, no room".into(), 0));
+    world.has_room = true;
+    world.report(1, Duration::ZERO);
+    assert_eq!((world.serving(), world.phase), (1, PoolPhase::Up));
+}
+
+#[test]
+fn a_program_that_is_put_right_while_its_pool_is_idle_serves_who_asks_next() {
+    let mut world = World::new(rules(0, 1), Program::Crashes);
+    world.report(1, Duration::ZERO);
+    assert_eq!((world.machine.restarts(), world.phase), (2, PoolPhase::Failing));
+    world.quiet();
+    world.pass(100 * SECOND);
+    assert_eq!(world.phase, PoolPhase::Idle);
+    // It is still broken: requests wait while it is tried, and no longer. Attempts are as rare as before.
+    let before = world.machine.restarts();
+    world.report(1, Duration::ZERO);
+    assert_eq!((world.machine.restarts(), world.phase), (before + 1, PoolPhase::Failing));
+    assert!(world.machine.retry_after(world.now) > Some(10 * SECOND));
+    world.quiet();
+    world.pass(100 * SECOND);
+    world.program = Program::Good;
+    world.report(1, Duration::ZERO);
+    assert_eq!((world.alive.len(), world.phase), (1, PoolPhase::Starting), "requests wait for it");
+    world.pass(PROOF);
+    assert_eq!((world.serving(), world.phase), (1, PoolPhase::Up));
+}
+
+/// It has become idle between two attempts.
+#[test]
+fn who_asks_before_the_next_attempt_is_refused_until_then() {
+    let mut world = World::new(Rules { idle: SECOND, ..rules(0, 1) }, Program::Crashes);
+    world.report(1, Duration::ZERO);
+    while world.machine.retry_after(world.now).is_none_or(|after| after < 10 * SECOND) {
+        world.report(1, Duration::ZERO);
+        world.pass(SECOND);
+    }
+    world.quiet();
+    world.pass(3 * SECOND);
+    assert_eq!(world.phase, PoolPhase::Idle);
+    let starts = world.starts.len();
+    world.report(1, Duration::ZERO);
+    assert_eq!((world.starts.len(), world.phase), (starts, PoolPhase::Failing));
+}
+
+#[test]
+fn want_of_room_for_a_further_process_does_not_count_when_the_last_one_ends() {
+    let mut world = World::new(rules(1, 2), Program::Good);
+    world.pass(5 * SECOND);
+    world.has_room = false;
+    world.pressed(1);
+    assert_eq!((world.serving(), world.said.join(", ")), (1, "no room".into()));
+    world.quiet();
+    world.pass(100 * SECOND);
+    (world.has_room, world.program) = (true, Program::Boots);
+    world.kill(0);
+    assert_eq!((world.alive.len(), world.phase), (1, PoolPhase::Starting), "requests wait for the next one");
+}
+
+#[test]
+fn another_definition_is_tried_at_once_and_waited_for() {
+    type Change = fn(&mut Machine, Rules, Duration, &mut Vec<Action>);
+    for change in [Machine::replace as Change, Machine::restart] {
+        for (has_room, program) in [(false, Program::Good), (true, Program::Crashes)] {
+            let mut world = World::new(rules(0, 1), program);
+            world.has_room = has_room;
+            world.report(1, Duration::ZERO);
+            assert_eq!(world.phase, PoolPhase::Failing);
+            (world.has_room, world.program) = (true, Program::Boots);
+            world.run(|machine, now, out| change(machine, rules(0, 1), now, out));
+            assert_eq!((world.alive.len(), world.phase), (1, PoolPhase::Starting));
+        }
+    }
+}
+
 /// Requests may wait in the backlog of one that was to get no further ones.
 #[test]
 fn the_workers_are_told_of_each_end() {
@@ -580,23 +685,62 @@ fn who_never_says_that_it_serves_is_given_up() {
     machine.advance(Duration::ZERO, &mut actions);
     assert!(actions.contains(&Action::Start(0)));
     assert_eq!(machine.unready().collect::<Vec<_>>(), [0]);
+    assert_eq!(machine.next(), Some(START_TIMEOUT));
     actions.clear();
-    machine.advance(START_PATIENCE, &mut actions);
+    machine.advance(START_TIMEOUT, &mut actions);
     assert!(actions.contains(&Action::Terminate(0)), "{actions:?}");
     assert!(actions.contains(&Action::Start(1)), "{actions:?}");
+    assert_eq!(machine.last_failure(), Some("took no requests within 300s (`start-timeout`)"));
+}
+
+#[test]
+fn another_definition_has_the_time_to_start_that_it_names() {
+    let mut world = World::new(rules(1, 1), Program::Good);
+    world.pass(5 * SECOND);
+    world.program = Program::Boots;
+    let start_timeout = 2 * START_TIMEOUT;
+    world.run(|machine, now, out| machine.replace(Rules { start_timeout, ..rules(1, 1) }, now, out));
+    world.pass(2 * START_TIMEOUT - SECOND);
+    assert_eq!((world.starts.len(), world.told.1.clone()), (2, vec![0]));
+    world.run(|machine, now, out| machine.ready(1, now, out));
+    world.pass(PROOF);
+    assert_eq!((world.told.1.clone(), world.machine.restarts()), (vec![1], 0));
+}
+
+/// How those before have fared is not held against a definition, and does not speak for it.
+#[test]
+fn processes_of_before_say_nothing_about_another_definition() {
+    let mut world = World::new(rules(3, 3), Program::Good);
+    world.pass(SECOND / 10);
+    world.program = Program::Boots;
+    world.run(|machine, now, out| machine.replace(rules(3, 3), now, out));
+    for slot in 0..3 {
+        world.alive.remove(&slot).expect("it lives");
+        world.run(|machine, now, out| machine.exited(slot, "ended with status 1", true, now, out));
+    }
+    assert_eq!((world.alive.len(), world.phase), (3, PoolPhase::Starting), "{:?}", world.said);
+    let mut world = World::new(rules(1, 1), Program::Good);
+    world.pass(SECOND / 10);
+    world.program = Program::Crashes;
+    world.run(|machine, now, out| machine.replace(rules(1, 1), now, out));
+    world.pass(10 * SECOND);
+    let second = world.said.iter().filter(|said| said.contains(", 2 times in a row"));
+    assert_eq!(second.count(), 1, "the pauses grow on: {:?}", world.said);
 }
 
 #[test]
 fn who_gets_requests_of_our_own_first_has_time_for_them() {
-    let mut machine = Machine::new(rules(1, 1), 7, Duration::ZERO);
+    let rules = Rules { start_timeout: 2 * SECOND, ..rules(1, 1) };
+    let mut machine = Machine::new(rules, 7, Duration::ZERO);
     let mut actions = Vec::new();
     machine.advance(Duration::ZERO, &mut actions);
-    machine.opened(0, START_PATIENCE / 2);
+    machine.opened(0, SECOND);
+    let end = SECOND + WARM_UP_PATIENCE;
     actions.clear();
-    machine.advance(START_PATIENCE, &mut actions);
-    assert_eq!((actions, machine.next()), (Vec::new(), Some(START_PATIENCE / 2 * 3)));
+    machine.advance(end - SECOND, &mut actions);
+    assert_eq!((actions, machine.next()), (Vec::new(), Some(end)));
     let mut actions = Vec::new();
-    machine.advance(START_PATIENCE / 2 * 3, &mut actions);
+    machine.advance(end, &mut actions);
     assert!(actions.contains(&Action::Terminate(0)), "{actions:?}");
 }
 
@@ -611,6 +755,7 @@ mod properties {
         Quiet,
         Kill(usize),
         Turn(Program),
+        Room(bool),
         Replace(usize, usize),
         Restart,
     }
@@ -623,6 +768,7 @@ mod properties {
             Just(Step::Quiet),
             any::<usize>().prop_map(Step::Kill),
             program.prop_map(Step::Turn),
+            any::<bool>().prop_map(Step::Room),
             (0..4usize, 1..8usize).prop_map(|(min, more)| Step::Replace(min, min + more)),
             Just(Step::Restart),
         ];
@@ -645,6 +791,7 @@ mod properties {
                     }
                     Step::Kill(_) => {}
                     Step::Turn(program) => world.program = program,
+                    Step::Room(has_room) => world.has_room = has_room,
                     Step::Restart => {
                         let before = world.told.1.clone();
                         world.run(|machine, now, out| machine.restart(rules(min, max), now, out));
@@ -662,7 +809,7 @@ mod properties {
                 prop_assert!(world.serving() <= 13);
                 prop_assert!(world.told.1.iter().all(|slot| world.alive.contains_key(slot)));
             }
-            world.program = Program::Good;
+            (world.program, world.has_room) = (Program::Good, true);
             for _ in 0..40 {
                 world.quiet();
                 world.pass(5 * SECOND);
@@ -671,6 +818,11 @@ mod properties {
             world.quiet();
             prop_assert_eq!(world.serving(), min);
             prop_assert_eq!(world.alive.len(), min);
+            prop_assert_eq!(world.phase, if min == 0 { PoolPhase::Idle } else { PoolPhase::Up });
+            world.report(1, Duration::ZERO);
+            prop_assert!(world.machine.retry_after(world.now).is_none(), "whoever asks now is waited for");
+            world.pass(PROOF);
+            prop_assert!(world.serving() > 0);
         }
     }
 }
