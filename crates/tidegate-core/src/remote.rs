@@ -4,10 +4,11 @@
 //! and what applications are told all go by it.
 
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tidegate_config::settings::{Network, NetworkSet};
-use tidegate_http::field::semicolon_parts;
+use tidegate_http::field::{is_token, semicolon_parts, unquote};
 use tidegate_http::{Customer, Fields};
 use tidegate_io::socket::Peer;
 
@@ -180,7 +181,7 @@ fn told_scheme(fields: &Fields<'_>, hops: usize) -> Option<&'static str> {
         fields.elements("forwarded").map(|element| parameter(element, "proto")).collect()
     };
     let word = words.get(words.len().saturating_sub(hops.max(1))).copied().flatten()?;
-    let word = word.strip_prefix(b"\"").and_then(|word| word.strip_suffix(b"\"")).unwrap_or(word);
+    let word = unquoted(word);
     ["https", "http"].into_iter().find(|scheme| word.eq_ignore_ascii_case(scheme.as_bytes()))
 }
 
@@ -190,22 +191,38 @@ pub(crate) fn naming_field(fields: &Fields<'_>) -> &'static str {
     if is_standard { "Forwarded" } else { "X-Forwarded-For" }
 }
 
-/// A parameter of an element of `Forwarded` (RFC 7239 section 4), as it is written; all of the element where that may be read in more
-/// than one way, which is neither an address nor a scheme.
+/// A parameter of an element of `Forwarded` (RFC 7239 section 4), as it is written; nothing, which is neither an address nor a scheme,
+/// of what is no element, or may be read in more than one way.
 fn parameter<'a>(element: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let Some(parts) = semicolon_parts(element) else { return Some(element) };
-    let mut named = parts.filter_map(|part| {
-        let (found, value) = part.split_at_checked(name.len())?;
-        value.strip_prefix(b"=").filter(|_| found.eq_ignore_ascii_case(name.as_bytes()))
-    });
-    let value = named.next()?;
-    Some(if named.next().is_some() { element } else { value })
+    let Some(parts) = semicolon_parts(element) else { return Some(b"") };
+    let mut found = None;
+    for part in parts.filter(|part| !part.is_empty()) {
+        let Some((known, value)) = pair(part) else { return Some(b"") };
+        if known.eq_ignore_ascii_case(name.as_bytes()) && found.replace(value).is_some() {
+            return Some(b"");
+        }
+    }
+    found
+}
+
+/// `name=value`. The value may be an address that should be quoted, and is not.
+fn pair(part: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (name, value) = part.split_at_checked(part.iter().position(|byte| *byte == b'=')?)?;
+    let value = value.get(1..)?;
+    let is_bare = !value.is_empty() && !value.iter().any(|byte| byte.is_ascii_whitespace() || *byte == b'"');
+    (is_token(name) && (is_bare || unquote(value).is_some())).then_some((name, value))
+}
+
+/// The same without the quotes around it, where there are any.
+fn unquoted(value: &[u8]) -> Cow<'_, [u8]> {
+    unquote(value).unwrap_or(Cow::Borrowed(value))
 }
 
 /// An address as proxies write it: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`. The port is none of
 /// this server's.
 fn address(element: &[u8]) -> Option<SocketAddr> {
-    let text = std::str::from_utf8(element).ok()?.trim().trim_matches('"');
+    let element = unquoted(element.trim_ascii());
+    let text = std::str::from_utf8(&element).ok()?.trim();
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     let ip =
         bare.parse::<IpAddr>().or_else(|_| text.parse::<SocketAddr>().map(|address| address.ip())).ok()?;
@@ -304,6 +321,17 @@ mod tests {
             (&["proto=https"], "10.0.0.1"),
             (&["for=192.0.2.1, proto=https"], "10.0.0.1"),
             (&["for=192.0.2.1;for=192.0.2.2"], "unreadable"),
+            // What is no element names nobody, and is not the proxy.
+            (&["for=192.0.2.1, garbage"], "unreadable"),
+            (&["for = 192.0.2.1"], "unreadable"),
+            (&["for:192.0.2.1"], "unreadable"),
+            (&["\"for\"=192.0.2.1"], "unreadable"),
+            (&["192.0.2.1"], "unreadable"),
+            (&["proto=https for=192.0.2.1"], "unreadable"),
+            (&["for=192.0.2.1;proto"], "unreadable"),
+            (&["for="], "unreadable"),
+            (&["for=192.0.2.1:80;;proto=https;"], "192.0.2.1"),
+            (&["for=\"19\\2.0.2.1\""], "192.0.2.1"), // RFC 9110 section 5.6.4
             // What a client sends in front makes nothing else of what the proxy says behind it.
             (&["for=6.6.6.6;a=\", for=192.0.2.1"], "unreadable"),
             (&["for=6.6.6.6;a=\"\\, for=\"192.0.2.1\""], "unreadable"),

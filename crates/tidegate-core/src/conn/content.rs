@@ -247,8 +247,7 @@ impl Incoming {
                 return Ok(data.len());
             }
         };
-        let decoded =
-            decoder.decode(data).map_err(Refusal::Malformed)?;
+        let decoded = decoder.decode(data).map_err(Refusal::Malformed)?;
         match self {
             Incoming::Pipe { decoder, sink, received, .. } => {
                 *received += decoded.data.len() as u64;
