@@ -307,18 +307,18 @@ impl Child {
         self.ended.number().unsigned_abs()
     }
 
-    /// Whether it takes connections now. To a socket that it was passed anybody can connect: with `must_accept` it has to
-    /// accept what was connected there first.
+    /// Whether it takes connections now. Where somebody listens anybody can connect: with `must_accept` it has to accept what was
+    /// connected there first.
     pub(super) fn answers(&mut self, must_accept: bool) -> bool {
-        match &self.way {
-            Way::Socket(open) if must_accept => {
-                let has_accepted = self.is_asked && !open.has_waiting();
-                self.is_asked = self.is_asked || self.probe.connects(&open.address);
-                has_accepted
-            }
-            Way::Socket(_) => true,
-            Way::Own(address) => self.probe.connects(address),
-        }
+        let (address, has_waiting) = match &self.way {
+            Way::Socket(_) if !must_accept => return true,
+            Way::Own(address) if !must_accept => return self.probe.connects(address),
+            Way::Socket(open) => (&open.address, open.has_waiting()),
+            Way::Own(address) => (address, has_waiting(address)),
+        };
+        let has_accepted = self.is_asked && !has_waiting;
+        self.is_asked = self.is_asked || self.probe.connects(address);
+        has_accepted
     }
 
     /// Tells the process to end. It tells those that it has started.
@@ -402,6 +402,15 @@ impl Drop for Child {
             }
         }
     }
+}
+
+/// Whether connections wait at a socket of the process's own; not so where the kernel does not tell.
+fn has_waiting(address: &PoolAddress) -> bool {
+    let waiting = match address {
+        PoolAddress::Tcp(address) => accept_queue::waiting_on_port(address.port()),
+        PoolAddress::Unix(path) => accept_queue::waiting_at_path(path),
+    };
+    waiting.is_some_and(|count| count > 0)
 }
 
 /// A connection that shows whether a process takes any. It is never waited for: one thread looks after all pools.
