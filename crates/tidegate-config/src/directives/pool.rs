@@ -288,8 +288,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[one("time", Kind::Duration { least: SECOND, most: DAY })],
         default: Some("start-timeout \"1m\""),
-        doc: "How long a process may take after its start until it takes requests; then it is ended, and another is tried. \
-              Of one that is passed its socket that is asked for only where it takes the place of another.",
+        doc: "How long a process may take after its start until it accepts connections; then it is ended, and another is \
+              started. One that is passed its socket is held to this only where it takes the place of another.",
         example: "start-timeout \"5m\"",
         ..Directive::new("start-timeout", POOL)
     },
