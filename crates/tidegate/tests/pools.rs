@@ -381,6 +381,50 @@ fn a_definition_that_fails_while_it_boots_leaves_the_old_processes_serving() {
     }
 }
 
+/// Whoever listens is connected to by the kernel alone.
+#[test]
+fn a_definition_that_listens_and_accepts_nothing_leaves_the_old_processes_serving() {
+    for (name, passed, listens) in [
+        ("path", "socket auto pass=path", "s = socket.socket(socket.AF_UNIX); s.bind(os.environ['SOCKET'])"),
+        (
+            "port",
+            "socket auto pass=port",
+            "s = socket.socket(); s.bind(('127.0.0.1', int(os.environ['PORT'])))",
+        ),
+    ] {
+        let text = |program: &str| {
+            format!(
+                "pool \"scripts\" {{ user \"root\"; folder \"cgi-bin\"; command \"python3\" \"{program}\"; {passed}\n\
+                 processes min=1 max=1; start-timeout \"1s\"; stop-timeout \"1s\" }}"
+            )
+        };
+        let route = "proxy \"scripts\" { timeout \"15s\" }";
+        let listens = format!("import os, socket, signal\n{listens}\ns.listen(8)\n");
+        let accepts = "while True:\n    c, _ = s.accept()\n    if c.recv(65536):\n\
+            \x20       c.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\nok')\n    c.close()\n";
+        let programs =
+            [("good", format!("{listens}{accepts}")), ("deaf", format!("{listens}signal.pause()\n"))];
+        let programs = programs.each_ref().map(|(name, text)| (*name, text.as_str()));
+        let server = Server::start_with(&format!("deaf-{name}"), &text("good"), route, &programs);
+        assert_eq!(server.get("/cgi-bin/x").0, 200);
+        Server::write(&server.folder, &text("deaf"), route);
+        server.tell(&["reload"]);
+        wait_for(
+            || (server.pool()["restarts"].as_u64() >= Some(1)).then_some(()),
+            "the deaf one to be given up",
+        );
+        let (status, answer) = server.get("/cgi-bin/x");
+        assert_eq!((status, server.pool()["state"].as_str()), (200, Some("up")), "{name}: {answer}");
+        // One that accepts takes over.
+        let before = server.processes();
+        Server::write(&server.folder, &text("good").replace("\"good\"", "\"good\" \"again\""), route);
+        server.tell(&["reload"]);
+        let is_new = |all: &BTreeSet<u64>| all.len() == 1 && all.is_disjoint(&before);
+        wait_for(|| Some(server.processes()).filter(is_new), "the new one alone");
+        assert_eq!(server.get("/cgi-bin/x").0, 200, "{name}");
+    }
+}
+
 #[test]
 fn a_reload_touches_only_what_it_changes() {
     let server = Server::start("reload", POOL, ROUTE);

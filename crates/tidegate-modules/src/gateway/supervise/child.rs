@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tidegate_config::settings::pool::{Pass, Pool, Processes, Program};
 use tidegate_core::log::{self, Level};
+use tidegate_io::accept_queue;
 use tidegate_io::connect::{Connecting, connect};
 use tidegate_io::descriptors::is_exhaustion;
 use tidegate_io::socket::Stream;
