@@ -286,6 +286,14 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("resources", POOL)
     },
     Directive {
+        arguments: &[one("time", Kind::Duration { least: SECOND, most: DAY })],
+        default: Some("start-timeout \"1m\""),
+        doc: "How long a process may take after its start until it accepts connections; then it is ended, and another is \
+              started. One that is passed its socket is held to this only where it takes the place of another.",
+        example: "start-timeout \"5m\"",
+        ..Directive::new("start-timeout", POOL)
+    },
+    Directive {
         arguments: &[one("time", Kind::Duration { least: 0, most: HOUR })],
         default: Some("stop-timeout \"10s\""),
         doc: "How long a process may take to end when told to (`SIGTERM`); then it and all that it has started are \

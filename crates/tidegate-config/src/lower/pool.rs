@@ -20,7 +20,7 @@ use crate::value::Value;
 /// What a pool is, one of them.
 pub(super) const KINDS: [&str; 4] = ["command", "php", "cgi-stubs", "address"];
 /// What says nothing about an application that is not ours to run.
-const OF_PROCESSES: [&str; 12] = [
+const OF_PROCESSES: [&str; 13] = [
     "temporary",
     "processes",
     "socket",
@@ -31,6 +31,7 @@ const OF_PROCESSES: [&str; 12] = [
     "umask",
     "environment",
     "resources",
+    "start-timeout",
     "stop-timeout",
     "warm-up",
 ];
@@ -198,6 +199,7 @@ fn processes(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, kind: &Ite
         umask,
         environment,
         resources: item.child("resources").map(resources).unwrap_or_default(),
+        start_timeout: within(item, "start-timeout").map(|item| duration(&item)).unwrap_or_default(),
         stop_timeout: within(item, "stop-timeout").map(|item| duration(&item)).unwrap_or_default(),
         warm_up,
         sealed: Default::default(),

@@ -84,6 +84,8 @@ pub struct Processes {
     pub environment: Vec<(String, String)>,
     /// What it may use.
     pub resources: Resources,
+    /// How long a process may take after its start until it takes requests.
+    pub start_timeout: Duration,
     /// How long a process may take to end when told to, before it is killed.
     pub stop_timeout: Duration,
     /// Where PHP puts uploads and sessions.

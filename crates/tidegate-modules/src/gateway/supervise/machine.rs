@@ -30,8 +30,8 @@ pub(super) const KILLED: &str = "was ended by signal 9";
 const PROOF: Duration = Duration::from_secs(1);
 /// The same of new settings where processes share a socket: which of them accepts a connection is not known.
 const SHARED_PROOF: Duration = Duration::from_secs(10);
-/// How long a process may take until it takes requests.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+/// How long requests of the server's own may hold up a process that starts. They end earlier by themselves.
+const WARM_UP_PATIENCE: Duration = Duration::from_secs(60);
 /// How long requests under way may hold up a process that is to go.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a start waits that the system has had no room for.
@@ -54,6 +54,9 @@ pub(super) struct Rules {
     pub grow_after: Duration,
     /// Requests after which a process is replaced.
     pub requests: Option<u64>,
+    /// How long a process may take until it takes requests.
+    pub start_timeout: Duration,
+    /// How long one may take to end when told to.
     pub stop_timeout: Duration,
     /// All processes share a socket: who takes which request is not known.
     pub is_shared: bool,
@@ -154,6 +157,7 @@ impl Machine {
         self.next_start = now;
         for process in self.processes.values_mut() {
             process.is_worn = true;
+            process.is_former = true;
         }
         self.is_changed = true;
         self.advance(now, out);
@@ -200,7 +204,7 @@ impl Machine {
     /// A process takes connections, and gets requests of the server's own first: its patience begins anew.
     pub(super) fn opened(&mut self, slot: Slot, now: Duration) {
         if let Some(process) = self.processes.get_mut(&slot) {
-            process.patience_until = now + START_PATIENCE;
+            process.patience_until = now + WARM_UP_PATIENCE;
         }
     }
 
@@ -212,7 +216,7 @@ impl Machine {
 
     /// Whether the settings have yet to show that they work, while processes of those before serve.
     fn is_on_trial(&self) -> bool {
-        !self.works && self.count(|process| process.is_worn && process.is_serving()) > 0
+        !self.works && self.count(|process| process.is_former && process.is_serving()) > 0
     }
 
     /// A process takes requests: its socket was its own before it began, or it was asked and has answered.
@@ -256,7 +260,7 @@ impl Machine {
             let is_no_fault =
                 how.starts_with(KILLED) && self.count(|other| other.is_current() && other.is_serving()) > 0;
             // However long it has lived, of some it is known that they have not begun to do what they are there for.
-            let failed = if is_no_fault {
+            let failed = if is_no_fault || process.is_former {
                 None
             } else if is_awaited && !process.has_answered {
                 Some("before it has answered a request")
@@ -264,7 +268,7 @@ impl Machine {
                 Some("soon after its start")
             } else if process.ready_at.is_none() {
                 Some("before it took requests")
-            } else if !process.is_proved && !process.is_worn && self.is_on_trial() {
+            } else if !process.is_proved && self.is_on_trial() {
                 Some("soon after it took requests")
             } else {
                 None
@@ -331,20 +335,21 @@ impl Machine {
             {
                 process.stage = Stage::Serving { since: self.sequence + 1 };
                 self.is_changed = true;
-                if is_on_trial {
-                    process.ready_at = Some(now); // it has to go on with requests, which come from now on
-                }
+                process.trial_since = is_on_trial.then_some(now);
             }
-            if !process.is_proved && process.ready_at.is_some_and(|at| now.saturating_sub(at) >= proof) {
+            if process.proving_since().is_some_and(|since| now.saturating_sub(since) >= proof) {
                 process.is_proved = true;
-                self.works |= !process.is_worn;
+                self.works = true;
                 self.failures = 0;
                 self.down = self.down.filter(|down| *down == Down::NoRoom); // for others there may still be none
             }
             match process.stage {
                 Stage::Starting { .. } if process.ready_at.is_none() && now >= process.patience_until => {
                     self.restarts += 1;
-                    self.fail("took no requests within its first minute", now, out);
+                    let patience = self.rules.start_timeout;
+                    let how = format!("took no requests within {patience:?} (`start-timeout`)");
+                    self.fail(&how, now, out);
+                    self.last_failure = Some(how);
                     self.terminate(slot, now, out);
                 }
                 Stage::Draining { until, .. } if now >= until => self.terminate(slot, now, out),
@@ -413,9 +418,11 @@ impl Machine {
                 stage: Stage::Starting { not_before },
                 started: now,
                 ready_at: None,
-                patience_until: now + START_PATIENCE,
+                trial_since: None,
+                patience_until: now + self.rules.start_timeout,
                 is_proved: false,
                 is_worn: false,
+                is_former: false,
                 failures_before: self.failures,
                 answered: None,
                 has_answered: false,

@@ -601,6 +601,7 @@ fn rules_of(pool: &Pool) -> Option<Rules> {
         idle: processes.idle,
         grow_after: processes.grow_after,
         requests: processes.requests.filter(|_| !is_php),
+        start_timeout: processes.start_timeout,
         stop_timeout: processes.stop_timeout,
         is_shared: processes.socket.address.is_some(),
     })

@@ -84,6 +84,7 @@ impl Machine {
         }
         for slot in hung {
             out.push(Action::Say("a process has not answered in time; it is ended".into()));
+            self.last_failure = Some("has not answered in time".into());
             self.restarts += 1;
             self.terminate(slot, now, out);
         }

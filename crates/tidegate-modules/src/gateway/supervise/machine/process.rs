@@ -23,8 +23,12 @@ pub(super) struct Process {
     pub(super) ready_at: Option<Duration>,
     /// While it starts: how long it may.
     pub(super) patience_until: Duration,
+    /// When it began to get requests, where its definition was on trial then: it has to go on with them.
+    pub(super) trial_since: Option<Duration>,
     pub(super) is_proved: bool,
     pub(super) is_worn: bool,
+    /// Its definition is not the newest: what becomes of it says nothing about that one.
+    pub(super) is_former: bool,
     /// Failures in a row when it was started.
     pub(super) failures_before: u32,
     /// Requests answered at its address when that was told last.
@@ -45,6 +49,11 @@ impl Process {
 
     pub(super) fn is_starting(&self) -> bool {
         matches!(self.stage, Stage::Starting { .. })
+    }
+
+    /// Since when it has been showing that the newest definition works; `None`: it has, has not begun, or shows nothing of that.
+    pub(super) fn proving_since(&self) -> Option<Duration> {
+        self.trial_since.or(self.ready_at).filter(|_| !self.is_proved && !self.is_former)
     }
 
     pub(super) fn is_current(&self) -> bool {

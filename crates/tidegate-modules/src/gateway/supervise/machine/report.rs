@@ -13,9 +13,7 @@ impl Machine {
             Stage::Starting { .. } => Some(process.patience_until),
             Stage::Draining { until, .. } => Some(until),
             Stage::Stopping { kill_at } => kill_at,
-            Stage::Serving { .. } => {
-                process.ready_at.filter(|_| !process.is_proved).map(|at| at + self.proof())
-            }
+            Stage::Serving { .. } => process.proving_since().map(|since| since + self.proof()),
         });
         let start = self.start_due.filter(|_| !self.is_stopping);
         let surplus = self.surplus_since.map(|since| since + self.rules.idle);

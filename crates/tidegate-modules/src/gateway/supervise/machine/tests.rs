@@ -4,6 +4,7 @@ use super::*;
 use crate::gateway::places::Demand;
 
 const SECOND: Duration = Duration::from_secs(1);
+const START_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn rules(min: usize, max: usize) -> Rules {
     Rules {
@@ -13,6 +14,7 @@ fn rules(min: usize, max: usize) -> Rules {
         idle: 60 * SECOND,
         grow_after: Duration::from_millis(100),
         requests: None,
+        start_timeout: START_TIMEOUT,
         stop_timeout: 10 * SECOND,
         is_shared: false,
     }
@@ -683,23 +685,62 @@ fn who_never_says_that_it_serves_is_given_up() {
     machine.advance(Duration::ZERO, &mut actions);
     assert!(actions.contains(&Action::Start(0)));
     assert_eq!(machine.unready().collect::<Vec<_>>(), [0]);
+    assert_eq!(machine.next(), Some(START_TIMEOUT));
     actions.clear();
-    machine.advance(START_PATIENCE, &mut actions);
+    machine.advance(START_TIMEOUT, &mut actions);
     assert!(actions.contains(&Action::Terminate(0)), "{actions:?}");
     assert!(actions.contains(&Action::Start(1)), "{actions:?}");
+    assert_eq!(machine.last_failure(), Some("took no requests within 300s (`start-timeout`)"));
+}
+
+#[test]
+fn another_definition_has_the_time_to_start_that_it_names() {
+    let mut world = World::new(rules(1, 1), Program::Good);
+    world.pass(5 * SECOND);
+    world.program = Program::Boots;
+    let start_timeout = 2 * START_TIMEOUT;
+    world.run(|machine, now, out| machine.replace(Rules { start_timeout, ..rules(1, 1) }, now, out));
+    world.pass(2 * START_TIMEOUT - SECOND);
+    assert_eq!((world.starts.len(), world.told.1.clone()), (2, vec![0]));
+    world.run(|machine, now, out| machine.ready(1, now, out));
+    world.pass(PROOF);
+    assert_eq!((world.told.1.clone(), world.machine.restarts()), (vec![1], 0));
+}
+
+/// How those before have fared is not held against a definition, and does not speak for it.
+#[test]
+fn processes_of_before_say_nothing_about_another_definition() {
+    let mut world = World::new(rules(3, 3), Program::Good);
+    world.pass(SECOND / 10);
+    world.program = Program::Boots;
+    world.run(|machine, now, out| machine.replace(rules(3, 3), now, out));
+    for slot in 0..3 {
+        world.alive.remove(&slot).expect("it lives");
+        world.run(|machine, now, out| machine.exited(slot, "ended with status 1", true, now, out));
+    }
+    assert_eq!((world.alive.len(), world.phase), (3, PoolPhase::Starting), "{:?}", world.said);
+    let mut world = World::new(rules(1, 1), Program::Good);
+    world.pass(SECOND / 10);
+    world.program = Program::Crashes;
+    world.run(|machine, now, out| machine.replace(rules(1, 1), now, out));
+    world.pass(10 * SECOND);
+    let second = world.said.iter().filter(|said| said.contains(", 2 times in a row"));
+    assert_eq!(second.count(), 1, "the pauses grow on: {:?}", world.said);
 }
 
 #[test]
 fn who_gets_requests_of_our_own_first_has_time_for_them() {
-    let mut machine = Machine::new(rules(1, 1), 7, Duration::ZERO);
+    let rules = Rules { start_timeout: 2 * SECOND, ..rules(1, 1) };
+    let mut machine = Machine::new(rules, 7, Duration::ZERO);
     let mut actions = Vec::new();
     machine.advance(Duration::ZERO, &mut actions);
-    machine.opened(0, START_PATIENCE / 2);
+    machine.opened(0, SECOND);
+    let end = SECOND + WARM_UP_PATIENCE;
     actions.clear();
-    machine.advance(START_PATIENCE, &mut actions);
-    assert_eq!((actions, machine.next()), (Vec::new(), Some(START_PATIENCE / 2 * 3)));
+    machine.advance(end - SECOND, &mut actions);
+    assert_eq!((actions, machine.next()), (Vec::new(), Some(end)));
     let mut actions = Vec::new();
-    machine.advance(START_PATIENCE / 2 * 3, &mut actions);
+    machine.advance(end, &mut actions);
     assert!(actions.contains(&Action::Terminate(0)), "{actions:?}");
 }
 
