@@ -14,24 +14,28 @@ use super::temporary;
 use super::warm_up::WarmingUp;
 use crate::gateway::complaints::Lines;
 use crate::gateway::pool_directory::PoolAddress;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::io;
-use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tidegate_config::settings::pool::{Pass, Pool, Processes, Program};
 use tidegate_core::log::{self, Level};
-use tidegate_io::connect::{Address, connect};
+use tidegate_io::connect::{Connecting, connect};
+use tidegate_io::descriptors::is_exhaustion;
+use tidegate_io::socket::Stream;
 
 /// Characters of the last line of output that are said of a process that failed.
 const LAST: usize = 500;
+/// How long a connection may be on its way until another is made.
+const PROBE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How a process gets to its requests.
 pub(super) enum Way {
@@ -66,6 +70,7 @@ pub(super) struct Child {
     /// The last line that it has written.
     pub(super) last_line: String,
     pub(super) way: Way,
+    probe: Probe,
     /// A connection was made to the socket that it was passed.
     is_asked: bool,
     pub(super) pool: Arc<Pool>,
@@ -90,56 +95,79 @@ pub(super) struct Start<'a> {
     pub(super) socket: &'a mut dyn FnMut() -> io::Result<Arc<Listening>>,
 }
 
+/// Why a process was not started.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum StartError {
+    /// There are no descriptors for it: no fault of its program.
+    NoRoom,
+    /// Anything else; a sentence's end: `cannot be started: …`.
+    Failed(String),
+}
+
+impl From<String> for StartError {
+    fn from(problem: String) -> StartError {
+        StartError::Failed(format!("cannot be started: {problem}"))
+    }
+}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> StartError {
+        if is_exhaustion(&error) { StartError::NoRoom } else { error.to_string().into() }
+    }
+}
+
 /// Starts a process.
 ///
 /// # Errors
-/// A sentence's end: `cannot be started: …`.
-pub(super) fn start(mut start: Start<'_>) -> Result<Child, String> {
-    let prepared = prepare(&mut start).map_err(|problem| format!("cannot be started: {problem}"))?;
+/// See [`StartError`].
+pub(super) fn start(mut start: Start<'_>) -> Result<Child, StartError> {
+    let prepared = prepare(&mut start)?;
+    Ok(spawn(&start, prepared)?)
+}
+
+fn spawn(start: &Start<'_>, prepared: Prepared) -> io::Result<Child> {
     let Prepared { argv, launch, environment, way, stdin, opcache } = prepared;
     let owner = owner_of(start.processes).unwrap_or_default();
-    let attempt = || -> io::Result<Child> {
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-        rustix::io::ioctl_fionbio(&read, true)?;
-        if let Some((user, group)) = owner {
-            // Whoever runs there may open it by name (`/dev/stderr`), as php-fpm does.
-            let _ = std::os::unix::fs::fchown(&write, Some(user), Some(group));
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&read, true)?;
+    if let Some((user, group)) = owner {
+        // Whoever runs there may open it by name (`/dev/stderr`), as php-fpm does.
+        let _ = std::os::unix::fs::fchown(&write, Some(user), Some(group));
+    }
+    let (report, reported) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&report, true)?;
+    let keeper = Keeper { parent: std::process::id(), patience: start.patience };
+    let mut command = keeper.command(&launch, &argv);
+    command.env_clear().envs(environment);
+    command.stdin(stdin).stdout(Stdio::from(write)).stderr(Stdio::from(reported));
+    command.process_group(0);
+    let mut process = command.spawn()?;
+    let ended = match Handle::of_child(&process) {
+        Ok(ended) => ended,
+        // Nobody else knows of it. Its application goes with it.
+        Err(error) => {
+            let _ = process.kill();
+            reap_apart(process);
+            return Err(error);
         }
-        let (report, reported) = pipe_with(PipeFlags::CLOEXEC)?;
-        rustix::io::ioctl_fionbio(&report, true)?;
-        let keeper = Keeper { parent: std::process::id(), patience: start.patience };
-        let mut command = keeper.command(&launch, &argv);
-        command.env_clear().envs(environment);
-        command.stdin(stdin).stdout(Stdio::from(write)).stderr(Stdio::from(reported));
-        command.process_group(0);
-        let mut process = command.spawn()?;
-        let ended = match Handle::of_child(&process) {
-            Ok(ended) => ended,
-            // Nobody else knows of it. Its application goes with it.
-            Err(error) => {
-                let _ = process.kill();
-                reap_apart(process);
-                return Err(error);
-            }
-        };
-        let pool = start.pool.clone();
-        let output = Some(read);
-        Ok(Child {
-            process: Some(process),
-            report,
-            number: Cell::new(None),
-            ended,
-            output,
-            lines: Lines::default(),
-            last_line: String::new(),
-            way,
-            is_asked: false,
-            pool,
-            warming_up: None,
-            opcache,
-        })
     };
-    attempt().map_err(|problem| format!("cannot be started: {problem}"))
+    let pool = start.pool.clone();
+    let output = Some(read);
+    Ok(Child {
+        process: Some(process),
+        report,
+        number: Cell::new(None),
+        ended,
+        output,
+        lines: Lines::default(),
+        last_line: String::new(),
+        way,
+        probe: Probe::default(),
+        is_asked: false,
+        pool,
+        warming_up: None,
+        opcache,
+    })
 }
 
 struct Prepared {
@@ -151,9 +179,8 @@ struct Prepared {
     opcache: Option<Opcache>,
 }
 
-fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
+fn prepare(start: &mut Start<'_>) -> Result<Prepared, StartError> {
     let Start { pool, processes, slot, number, folder, sweeper, socket, patience: _ } = start;
-    let text = |error: io::Error| error.to_string();
     let mut launch = Launch {
         folder: processes.folder.clone(),
         user: processes.user.clone(),
@@ -169,13 +196,13 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
         environment.push(("PATH".into(), search_path()));
     }
     let mut stdin = Stdio::null();
-    let own_path = |suffix: &str| -> Result<PathBuf, String> {
+    let own_path = |suffix: &str| -> Result<PathBuf, StartError> {
         let owner = owner_of(processes)?;
-        Ok(folder.for_user(&pool.name, owner).map_err(text)?.join(format!("{number}{suffix}")))
+        Ok(folder.for_user(&pool.name, owner)?.join(format!("{number}{suffix}")))
     };
-    let mut pass = |stdin: &mut Stdio| -> Result<Way, String> {
-        let listening = socket().map_err(text)?;
-        *stdin = Stdio::from(listening.fd.try_clone().map_err(text)?);
+    let mut pass = |stdin: &mut Stdio| -> Result<Way, StartError> {
+        let listening = socket()?;
+        *stdin = Stdio::from(listening.fd.try_clone()?);
         Ok(Way::Socket(listening))
     };
     // Without it nothing is told, and all else works.
@@ -189,7 +216,7 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
                     launch.listens_on_three = true;
                     pass(&mut stdin)?
                 }
-                Pass::Port => Way::Own(PoolAddress::Tcp(free_port().map_err(text)?)),
+                Pass::Port => Way::Own(PoolAddress::Tcp(free_port()?)),
                 Pass::Path => Way::Own(PoolAddress::Unix(own_path(".sock")?)),
             };
             let (port, path) = match way.address() {
@@ -237,8 +264,7 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
                     // The parent is the pool's user as well: what it loads before it has children is the application's.
                     let (socket, aside) = (own_path(".sock")?, own_path("-aside.sock")?);
                     let settings = php::fpm_settings(&socket, &aside, processes, &values);
-                    let settings =
-                        folder.public_file(&format!("{}-{slot}.conf", pool.name), &settings).map_err(text)?;
+                    let settings = folder.public_file(&format!("{}-{slot}.conf", pool.name), &settings)?;
                     opcache = script().map(|script| Opcache::new(PoolAddress::Unix(aside), script));
                     let argv = vec![
                         program.into(),
@@ -287,11 +313,11 @@ impl Child {
         match &self.way {
             Way::Socket(open) if must_accept => {
                 let has_accepted = self.is_asked && !open.has_waiting();
-                self.is_asked = self.is_asked || connects(&open.address);
+                self.is_asked = self.is_asked || self.probe.connects(&open.address);
                 has_accepted
             }
             Way::Socket(_) => true,
-            Way::Own(address) => connects(address),
+            Way::Own(address) => self.probe.connects(address),
         }
     }
 
@@ -378,12 +404,73 @@ impl Drop for Child {
     }
 }
 
-/// Waits for nobody: one thread looks after all pools.
-fn connects(address: &PoolAddress) -> bool {
-    match address {
-        // The address is of this machine: the answer comes at once.
-        PoolAddress::Tcp(address) => TcpStream::connect_timeout(address, Duration::from_millis(100)).is_ok(),
-        // Where connections fill its queue it does not accept them.
-        PoolAddress::Unix(path) => connect(&Address::Unix(path.as_path().into()), None).is_ok(),
+/// A connection that shows whether a process takes any. It is never waited for: one thread looks after all pools.
+#[derive(Default)]
+struct Probe {
+    /// On its way, since then.
+    pending: Option<(Stream, Instant)>,
+}
+
+impl Probe {
+    /// Whether there is one by now. A queue that is full does not take it: the next look sees what has become of it.
+    fn connects(&mut self, address: &PoolAddress) -> bool {
+        // The kernel tries again later and later.
+        let pending = self.pending.take().filter(|(_, since)| since.elapsed() < PROBE_PATIENCE);
+        let (stream, since) = match pending {
+            Some(pending) => pending,
+            None => match connect(&address.clone().into(), None) {
+                Ok((_, Connecting::Done)) => return true,
+                Ok((stream, Connecting::Pending)) => (stream, Instant::now()),
+                Err(_) => return false,
+            },
+        };
+        let mut fds = [PollFd::new(&stream, PollFlags::OUT)];
+        if poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0) {
+            return stream.connect_result().is_ok();
+        }
+        self.pending = Some((stream, since));
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sockets::free_port;
+    use super::*;
+    use rustix::net::{SocketFlags, accept_with};
+    use tidegate_testkit::wait_for;
+
+    #[test]
+    fn want_of_descriptors_is_told_from_what_is_wrong_with_a_program() {
+        for (code, expected) in [
+            (24, StartError::NoRoom), // EMFILE
+            (23, StartError::NoRoom), // ENFILE
+            (2, StartError::Failed("cannot be started: No such file or directory (os error 2)".into())),
+        ] {
+            assert_eq!(StartError::from(io::Error::from_raw_os_error(code)), expected);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_a_full_queue_does_not_take_is_looked_at_again() {
+        let address = PoolAddress::Tcp(free_port().expect("one is free"));
+        let mut probe = Probe::default();
+        assert!(!probe.connects(&address), "nobody listens");
+        assert!(probe.pending.is_none());
+        let open = Listening::open(address.clone(), 0).expect("can be bound");
+        assert!(probe.connects(&address));
+        let mut waiting = Vec::new();
+        while probe.connects(&address) {
+            waiting.push(connect(&address.clone().into(), None).expect("can be begun"));
+        }
+        assert!(probe.pending.is_some(), "it is on its way, and nobody has waited for it");
+        wait_for(
+            || {
+                rustix::io::ioctl_fionbio(&open.fd, true).expect("is a socket");
+                while accept_with(&open.fd, SocketFlags::CLOEXEC).is_ok() {}
+                probe.connects(&address).then_some(())
+            },
+            "the queue to take it",
+        );
     }
 }

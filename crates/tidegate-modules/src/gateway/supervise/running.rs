@@ -1,6 +1,6 @@
 //! One pool as it runs: its machine, its processes and their sockets. Carries out what the machine decides.
 
-use super::child::{self, Child, Start};
+use super::child::{self, Child, Start, StartError};
 use super::driver::Waker;
 use super::guard::Guard;
 use super::hook::{Subject, Watch};
@@ -366,18 +366,18 @@ impl Running {
         while let Some(action) = actions.pop_front() {
             match action {
                 Action::Start(slot) => {
-                    // One that fails for want of them has found room that was gone a moment later.
-                    let outcome =
-                        if effects.has_room() { self.start(slot, effects) } else { Err(effects.no_room()) };
+                    let outcome = self.start(slot, effects);
                     let Some(machine) = &mut self.machine else { return };
                     let mut more = Vec::new();
                     match outcome {
                         Ok(true) => machine.ready(slot, effects.now, &mut more),
                         Ok(false) => {}
-                        Err(_) if !effects.has_room() => {
+                        Err(StartError::NoRoom) => {
                             machine.postponed(slot, &effects.no_room(), effects.now, &mut more);
                         }
-                        Err(problem) => machine.exited(slot, &problem, false, effects.now, &mut more),
+                        Err(StartError::Failed(problem)) => {
+                            machine.exited(slot, &problem, false, effects.now, &mut more);
+                        }
                     }
                     actions.extend(more);
                 }
@@ -399,11 +399,14 @@ impl Running {
     }
 
     /// Starts a process; whether it takes requests at once.
-    fn start(&mut self, slot: Slot, effects: &Effects<'_>) -> Result<bool, String> {
+    fn start(&mut self, slot: Slot, effects: &Effects<'_>) -> Result<bool, StartError> {
         let pool = self.pool.clone();
         let Application::Processes(processes) = &pool.application else {
-            return Err("is not ours to start".into());
+            return Err(StartError::Failed("is not ours to start".into()));
         };
+        if !effects.has_room() {
+            return Err(StartError::NoRoom);
+        }
         let (sockets, shared) = (&mut self.sockets, &mut self.shared);
         let mut socket = || slot_socket(&pool, processes, slot, sockets, shared, effects.folder);
         let number = self.started;
@@ -545,6 +548,9 @@ fn slot_socket(
         Some(open) if open.address == address => open.attend(),
         _ => {
             let open = Arc::new(Listening::open(address.clone(), BACKLOG).map_err(|error| {
+                if descriptors::is_exhaustion(&error) {
+                    return error;
+                }
                 io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
             })?);
             if let PoolAddress::Unix(path) = &address {
