@@ -69,7 +69,9 @@ impl PoolDirectory {
     /// These settings are in force, or stay so: what belongs to none of them goes, but for what requests under way use.
     pub fn keep(&self, settings: &Settings) {
         let is_wanted = |name: &str| settings.pools.iter().any(|pool| pool.name == name);
-        self.pools.write().unwrap_or_else(PoisonError::into_inner).retain(|name, _| is_wanted(name));
+        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        pools.retain(|name, pool| is_wanted(name) || Arc::strong_count(pool) > 1);
+        drop(pools);
         self.groups.retain(&settings.upstreams);
         self.queues.sweep();
         self.spills.sweep();
@@ -107,7 +109,8 @@ impl PoolDirectory {
         self.pool(&update.name).apply(update);
     }
 
-    /// What the workers want of each pool, since they were last asked.
+    /// What the workers want of each pool, since they were last asked. Of one that is left out they have let go: they take
+    /// nothing there.
     pub fn demands(&self) -> Vec<PoolDemand> {
         let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
         pools.values().map(|pool| pool.demand()).collect()
@@ -267,8 +270,11 @@ mod tests {
         assert_eq!(take(&pool).err().map(|refused| refused.retry_after_seconds()), Some(7));
         directory.apply(update(1, &[1]));
         assert!(take(&pool).is_ok());
-        assert_eq!(directory.demands().len(), 1);
-        directory.keep(&tidegate_config::from_folder("/".as_ref(), &[]).expect("sound settings"));
+        let nothing = tidegate_config::from_folder("/".as_ref(), &[]).expect("sound settings");
+        directory.keep(&nothing);
+        assert_eq!(directory.demands().len(), 1, "requests under way use it");
+        drop(pool);
+        directory.keep(&nothing);
         assert!(directory.demands().is_empty());
     }
 

@@ -49,6 +49,23 @@ struct Listener {
     demands: HashMap<String, PoolDemand>,
 }
 
+impl Listener {
+    /// Takes in what it wants of all pools. Of those that it no longer names it has let go: it takes nothing there, whatever it
+    /// has been told last.
+    fn hear(&mut self, demands: Vec<PoolDemand>) {
+        for (name, known) in &mut self.demands {
+            if !demands.iter().any(|demand| demand.name == *name) {
+                known.sequence = u64::MAX;
+                known.members.clear();
+                known.demand = known.demand.counts();
+            }
+        }
+        for demand in demands {
+            self.demands.insert(demand.name.clone(), demand);
+        }
+    }
+}
+
 impl Pools {
     /// Starts the supervisor, without pools. `clients` is the user that server processes run as, where it is
     /// not this one: it is given the sockets.
@@ -113,9 +130,7 @@ impl Pools {
         let Some(listener) = subscribers.servers.iter_mut().find(|listener| listener.served.id == id) else {
             return;
         };
-        for demand in demands {
-            listener.demands.insert(demand.name.clone(), demand);
-        }
+        listener.hear(demands);
         let all = subscribers.demands();
         drop(subscribers);
         self.supervisor.report(all);
@@ -272,6 +287,27 @@ mod tests {
         assert_eq!(sum(&subscribers), (15, 4, 1));
         tell(&mut subscribers, 1, 1);
         assert_eq!(sum(&subscribers), (16, 6, 2));
+    }
+
+    /// Its settings no longer have the pool, and it may have forgotten it before it could say that it knows the last update.
+    #[test]
+    fn who_has_let_go_of_a_pool_holds_up_no_end_of_its_processes() {
+        let (ours, _theirs) = passing::pair().unwrap();
+        let link = Link::start(ours, |_: &Arc<Link>, _: ToMaster, _| {}, |_| {}).unwrap();
+        let served = Served { id: 1, pid: 1, user: None, link, is_draining: false };
+        let mut subscribers = Subscribers::default();
+        subscribers.updates.insert("app".into(), update("app"));
+        subscribers.replace(vec![served]);
+        let demand = Demand { requests: 3, in_use: 1, ..Demand::default() };
+        let told = PoolDemand { name: "app".into(), sequence: 1, demand, members: Vec::new() };
+        subscribers.servers[0].hear(vec![told]);
+        let heard = |subscribers: &Subscribers| {
+            let [told] = &subscribers.demands()[..] else { panic!("one pool is told of") };
+            (told.sequence, told.demand.in_use, told.demand.requests)
+        };
+        assert_eq!(heard(&subscribers), (1, 1, 3));
+        subscribers.servers[0].hear(Vec::new());
+        assert_eq!(heard(&subscribers), (u64::MAX, 0, 3));
     }
 
     #[test]
