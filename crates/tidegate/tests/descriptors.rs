@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -300,6 +301,33 @@ fn pools_leave_the_master_what_commands_need() {
     }
     let pool = &server.status()["pools"][0];
     assert_eq!((&pool["restarts"], &pool["state"]), (&0.into(), &"up".into()), "{pool}");
+}
+
+/// A pool that starts nothing until somebody asks serves as soon as a process of another has made room, which one of a pool that
+/// is gone from the settings does when it has no requests.
+#[test]
+fn who_asks_once_there_is_room_for_a_process_is_served() {
+    let folder = Folder::new("fds-room");
+    fs::create_dir(folder.path("cgi-bin")).unwrap();
+    folder.write("cgi-bin/hello", "#!/bin/sh\necho 'Content-Type: text/plain'; echo; echo ok\n");
+    fs::set_permissions(folder.path("cgi-bin/hello"), fs::Permissions::from_mode(0o755)).unwrap();
+    let text = |pools: &str| {
+        format!(
+            "listen \"127.0.0.1:0\"\nworkers 1\n{pools}pool \"lazy\" {{ cgi-stubs; processes min=0 max=1 idle=\"1s\" }}\n\
+             site {{ respond 404; route \"/cgi-bin/*\" {{ cgi \"lazy\"; alias \"cgi-bin\" }} }}\n"
+        )
+    };
+    let many = "pool \"many\" { command \"sleep\" \"1000\"; processes min=20 max=20 }\n";
+    let mut server = bounded(&folder, 64, &text(many));
+    server.said("pool many: no further process can be started: process ");
+    let ask = || head(&mut KeepAlive::new(&server.address), "/cgi-bin/hello");
+    let state = || server.status()["pools"][0]["state"].clone();
+    assert!(ask().contains(" 503 "));
+    wait_for(|| (state() == "idle").then_some(()), "nobody to want a process");
+    assert!(ask().contains(" 503 "));
+    folder.write("tidegate.kdl", &format!("{PATIENT}{}", text("")));
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    wait_for(|| ask().contains(" 200 ").then_some(()), "an answer");
 }
 
 /// One is kept for a command; what needs another says that there is none left, and what to do.

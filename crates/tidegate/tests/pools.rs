@@ -314,6 +314,19 @@ fn who_waits_while_the_next_process_boots_is_served() {
 }
 
 #[test]
+fn who_asks_for_what_was_put_right_while_the_pool_was_idle_is_served() {
+    let text = LISTENER.replace("FAILS", "not os.path.exists('right')");
+    let pool = "pool \"scripts\" { user \"root\"; command \"python3\" \"main\"; folder \"cgi-bin\"; queue age=\"30s\"\n\
+                socket auto pass=descriptor; processes min=0 max=1 idle=\"100ms\" }";
+    let route = "proxy \"scripts\" { timeout \"15s\" }";
+    let server = Server::start_with("put-right", pool, route, &[("main", &text)]);
+    assert!(post(&server.address).starts_with("HTTP/1.1 503"));
+    wait_for(|| (server.pool()["state"] == "idle").then_some(()), "nobody to want a process");
+    server.script("right", "");
+    wait_for(|| post(&server.address).starts_with("HTTP/1.1 200").then_some(()), "an answer");
+}
+
+#[test]
 fn who_waits_before_one_that_ends_is_given_to_one_that_lives() {
     let server = listener("boot-one", 2, "listener.getsockname().endswith('-1.sock')");
     let count = 12;
