@@ -1,10 +1,11 @@
 //! One pool as it runs: its machine, its processes and their sockets. Carries out what the machine decides.
 
 use super::child::{self, Child, Start, StartError};
+use super::definition::{account, places_of, pool_address, rules_of, warm_up_of};
 use super::driver::Waker;
 use super::guard::Guard;
 use super::hook::{Subject, Watch};
-use super::machine::{Action, Machine, Rules, Slot, Usage};
+use super::machine::{Action, Machine, Slot, Usage};
 use super::opcache::Opcache;
 use super::sockets::{BACKLOG, Folder, Listening};
 use super::status::{PoolStatus, ProcessStatus};
@@ -15,15 +16,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_config::settings::ListenAddress;
-use tidegate_config::settings::pool::{Application, Measure, Pool, Processes, Program, WarmUp};
+use tidegate_config::settings::pool::{Application, Measure, Pool, Processes};
 use tidegate_core::log;
 use tidegate_io::descriptors;
 
 /// Descriptors that a process costs for as long as it is there, and one.
 const PER_PROCESS: u64 = 5;
-/// Requests that an address takes at once where the settings do not say.
-const EXTERNAL_PLACES: usize = 16;
 
 /// What carrying out needs.
 pub(super) struct Effects<'a> {
@@ -559,56 +557,4 @@ fn slot_socket(
             Ok(shared.insert(open).clone())
         }
     }
-}
-
-fn pool_address(address: &ListenAddress) -> PoolAddress {
-    match address {
-        ListenAddress::Tcp(address) => PoolAddress::Tcp(*address),
-        ListenAddress::Unix(path) => PoolAddress::Unix(path.clone()),
-    }
-}
-
-/// What a process of the pool gets before it takes work.
-fn warm_up_of(pool: &Pool) -> Option<&WarmUp> {
-    match &pool.application {
-        Application::Processes(processes) => processes.warm_up.as_ref(),
-        Application::External(_) => None,
-    }
-}
-
-/// The user of a pool's processes, in words.
-fn account(pool: &Pool) -> String {
-    let (user, group) = pool.account().unwrap_or_default();
-    let user = user.unwrap_or("the user who started the server");
-    group.map_or_else(|| user.to_owned(), |group| format!("{user}, group {group}"))
-}
-
-/// Requests that one process, or an address, takes at once.
-fn places_of(pool: &Pool) -> usize {
-    let written = pool.places.map(|places| places as usize);
-    match &pool.application {
-        Application::External(_) => written.unwrap_or(EXTERNAL_PLACES),
-        // One parent stands for all of its children.
-        Application::Processes(processes) if matches!(processes.program, Program::Php(_)) => {
-            processes.max.max(1) as usize
-        }
-        Application::Processes(_) => written.unwrap_or(1),
-    }
-}
-
-fn rules_of(pool: &Pool) -> Option<Rules> {
-    let Application::Processes(processes) = &pool.application else { return None };
-    let is_php = matches!(processes.program, Program::Php(_));
-    Some(Rules {
-        // The parent sizes its children itself.
-        min: if is_php { 1 } else { processes.min as usize },
-        max: if is_php { 1 } else { processes.max as usize },
-        places: places_of(pool),
-        idle: processes.idle,
-        grow_after: processes.grow_after,
-        requests: processes.requests.filter(|_| !is_php),
-        start_timeout: processes.start_timeout,
-        stop_timeout: processes.stop_timeout,
-        is_shared: processes.socket.address.is_some(),
-    })
 }
