@@ -56,6 +56,11 @@ fn crowd(address: &str, count: usize) -> Vec<KeepAlive> {
 fn head(connection: &mut KeepAlive, path: &str) -> String {
     let stream = connection.0.get_mut();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    answered(connection)
+}
+
+/// The same of a request that was sent.
+fn answered(connection: &mut KeepAlive) -> String {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") && connection.0.read(&mut byte).is_ok_and(|count| count == 1) {
@@ -255,6 +260,33 @@ fn want_of_descriptors_is_no_fault_of_an_application() {
     assert_eq!(running::get(&server.address, "/p").unwrap(), "app", "nobody is ejected");
     let stats = &server.status()["stats"];
     assert_eq!(stats["gateway_failures"]["unreachable"], 0);
+}
+
+/// Content of unknown length, which is kept in a file for an application of SCGI, is not refused for ever: the disk is not full.
+#[test]
+fn content_that_finds_no_descriptor_may_come_again() {
+    const CONTENT: usize = 256 << 10;
+    let folder = Folder::new("fds-content");
+    let text = format!(
+        "listen \"127.0.0.1:0\"\nworkers 1\nspill {:?}\n\
+         site {{ respond 200 \"here\"; route \"/p/*\" {{ scgi \"{}\" }} }}\n",
+        folder.path(""),
+        application()
+    );
+    let mut server = bounded(&folder, 64, &text);
+    let mut kept = crowd(&server.address, 70);
+    let mut asking = kept.swap_remove(0);
+    let stream = asking.0.get_mut();
+    write!(
+        stream,
+        "POST /p/x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n{CONTENT:x}\r\n"
+    )
+    .unwrap();
+    let _ = stream.write_all(&vec![b'x'; CONTENT]);
+    let _ = stream.write_all(b"\r\n0\r\n\r\n");
+    let refused = answered(&mut asking);
+    assert!(refused.starts_with("http/1.1 503") && refused.contains("retry-after: "), "{refused}");
+    server.line("content of a request is not kept: process");
 }
 
 /// However many workers accept, whoever waits is told that there is no room: none of them takes what another has given up for it.

@@ -18,8 +18,8 @@ use thiserror::Error;
 use tidegate_config::settings::gateway;
 use tidegate_core::body::{RequestBody, RequestBodyError};
 use tidegate_http::Status;
-use tidegate_io::blocking;
 use tidegate_io::file::{Patience, read_at};
+use tidegate_io::{blocking, descriptors};
 
 /// Bytes read from a file at a time.
 const PIECE: usize = 32 << 10;
@@ -43,6 +43,9 @@ pub enum SpillError {
     /// What the system says.
     #[error("the spill folder {0}: {1}")]
     System(PathBuf, io::Error),
+    /// This process may hold no further file.
+    #[error("content of a request is not kept: {}", descriptors::advice())]
+    NoDescriptors,
     /// The pool for calls that block has too much to do.
     #[error("too many jobs wait for the disk")]
     Busy,
@@ -54,7 +57,7 @@ impl SpillError {
         match self {
             SpillError::Client(_) => Status::BAD_REQUEST,
             SpillError::Full(_) | SpillError::System(..) => Status::INSUFFICIENT_STORAGE,
-            SpillError::Busy => Status::SERVICE_UNAVAILABLE,
+            SpillError::Busy | SpillError::NoDescriptors => Status::SERVICE_UNAVAILABLE,
         }
     }
 }
@@ -116,8 +119,15 @@ impl Spill {
         body: &mut RequestBody,
     ) -> Result<Spilled, SpillError> {
         let spill = self.clone();
-        let file = blocking::run(move || spill.open()).map_err(|_| SpillError::Busy)?.await;
-        let file = Arc::new(file.map_err(|error| SpillError::System(self.folder.clone(), error))?);
+        let opening = move || descriptors::for_a_request().and_then(|()| spill.open());
+        let opened = blocking::run(opening).map_err(|_| SpillError::Busy)?.await;
+        let file = Arc::new(opened.map_err(|error| {
+            if descriptors::is_exhaustion(&error) {
+                descriptors::are_lacking(); // it passes
+                return SpillError::NoDescriptors;
+            }
+            SpillError::System(self.folder.clone(), error)
+        })?);
         let mut spilled = Spilled { file, len: 0, at: 0, waiting: None, spill: self.clone() };
         let mut piece = first;
         loop {
