@@ -183,7 +183,8 @@ pub fn advice() -> String {
 mod tests {
     use super::*;
 
-    /// Two messages of a reload: what the first does not need is there for the second.
+    /// Two messages of a reload: what the first does not need is there for the second. One test, since whether some are lent is known
+    /// to the whole process.
     #[test]
     fn the_reserve_lets_go_of_what_a_message_needs() {
         let reserve = Arc::new(Reserve::default());
@@ -198,15 +199,11 @@ mod tests {
         assert_eq!((reserve.fill(), held()), (Filled::Lent, 0));
         drop(second);
         assert_eq!((reserve.fill(), held()), (Filled::Full, 2 * 5 + BESIDE));
-    }
-
-    #[test]
-    fn what_was_let_go_of_in_a_shortage_is_for_no_request() {
-        let reserve = Arc::new(Reserve::default());
-        let lease = reserve.let_go(1);
+        // What was let go of in a shortage is for no request.
+        let third = reserve.let_go(1);
         have_run_out();
         assert!(for_a_request().is_err_and(|error| is_exhaustion(&error)));
-        drop(lease);
+        drop(third);
         assert!(for_a_request().is_ok());
     }
 }
