@@ -27,7 +27,7 @@ pub enum Http2Error {
     #[error("it has turned the request away unread")]
     Unprocessed,
     /// The peer has given the stream up.
-    #[error("it has reset the stream with {0:?}")]
+    #[error("it has reset the stream with {0}")]
     Reset(ErrorCode),
     /// The peer broke the protocol.
     #[error("it has answered with {0}")]
