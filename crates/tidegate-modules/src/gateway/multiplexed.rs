@@ -230,7 +230,11 @@ impl Multiplexed {
                         owed_since = Some(monotonic_ns());
                         return Poll::Pending;
                     }
-                    Poll::Pending => return silence.poll(cx).map(|()| Err(Fault::Silent)),
+                    Poll::Pending => {
+                        std::task::ready!(silence.poll(cx));
+                        stream.has_waited(link.timeout);
+                        return Poll::Ready(Err(Fault::Silent));
+                    }
                 }
             }
         })
