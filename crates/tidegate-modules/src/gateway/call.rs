@@ -629,6 +629,9 @@ impl Exchange {
                 let room = scratch.len().min(FIRST_READ);
                 let polled = connection.poll_recv(cx, &mut scratch[..room]);
                 if let Poll::Ready(Ok(count)) = polled {
+            if upload.taken.is_alive() {
+                self.deadline.ends();
+            }
                     let about = || About::new(link, target.as_str());
                     let (bytes, interim) = (&scratch[..count], interim.as_ref());
                     pushed = reader.push(bytes, || upload.take_memory(), about, interim, &link.own_cookies);
