@@ -27,7 +27,7 @@ pub enum Http2Error {
     #[error("it has turned the request away unread")]
     Unprocessed,
     /// The peer has given the stream up.
-    #[error("it has reset the stream with {0:?}")]
+    #[error("it has reset the stream with {0}")]
     Reset(ErrorCode),
     /// The peer broke the protocol.
     #[error("it has answered with {0}")]
@@ -132,7 +132,7 @@ impl Http2Pool {
             })?;
             let session = Session::begin(connection);
             self.sessions.borrow_mut().push(session.clone());
-            let driver = Driver { session, pool: Rc::downgrade(self), idle: None };
+            let driver = Driver { session, pool: Rc::downgrade(self), idle: None, watch: None };
             runtime::with(|runtime| runtime.spawn(driver));
             drop(connecting);
         }
@@ -174,6 +174,7 @@ impl Drop for Connecting<'_> {
     }
 }
 
+mod liveness;
 mod session;
 mod stream;
 #[cfg(test)]

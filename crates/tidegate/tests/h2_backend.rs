@@ -19,19 +19,30 @@ use tokio::sync::Notify;
 #[derive(Default)]
 struct Seen {
     connections: AtomicUsize,
-    /// The first connection is turned away once a request has come on it.
-    turns_away: bool,
+    /// What becomes of the first connection.
+    first: First,
     /// `/held` is answered.
     go: Notify,
     /// `/nothing` was told to end.
     ended: Notify,
 }
 
+#[derive(Default, Clone, Copy, PartialEq)]
+enum First {
+    /// It is served as any other.
+    #[default]
+    Served,
+    /// It is turned away once a request has come on it.
+    TurnedAway,
+    /// Its first request is answered, and then nothing comes on it any more.
+    Dead,
+}
+
 /// Starts the application on a thread of its own.
-fn application(turns_away: bool) -> (SocketAddr, Arc<Seen>) {
+fn application(first: First) -> (SocketAddr, Arc<Seen>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
-    let (address, seen) = (listener.local_addr().unwrap(), Arc::new(Seen { turns_away, ..Seen::default() }));
+    let (address, seen) = (listener.local_addr().unwrap(), Arc::new(Seen { first, ..Seen::default() }));
     let known = seen.clone();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -40,11 +51,11 @@ fn application(turns_away: bool) -> (SocketAddr, Arc<Seen>) {
             loop {
                 let Ok((stream, _)) = listener.accept().await else { return };
                 let number = known.connections.fetch_add(1, SeqCst);
-                if known.turns_away && number == 0 {
-                    tokio::spawn(turn_away(stream));
-                } else {
-                    tokio::spawn(serve(stream, known.clone()));
-                }
+                match if number == 0 { known.first } else { First::Served } {
+                    First::Served => tokio::spawn(serve(stream, known.clone())),
+                    First::TurnedAway => tokio::spawn(turn_away(stream)),
+                    First::Dead => tokio::spawn(die(stream)),
+                };
             }
         });
     });
@@ -52,17 +63,26 @@ fn application(turns_away: bool) -> (SocketAddr, Arc<Seen>) {
 }
 
 /// Says GOAWAY with stream 0 as the last that was looked at, as soon as a request has come, and reads on.
-async fn turn_away(mut stream: tokio::net::TcpStream) {
+async fn turn_away(stream: tokio::net::TcpStream) {
+    answer_one(stream, &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
+}
+
+/// Answers its first request with 204 and nothing else, and reads on: a connection that has died on the way looks like this.
+async fn die(stream: tokio::net::TcpStream) {
+    answer_one(stream, &[0, 0, 1, 1, 5, 0, 0, 0, 1, 0x89]).await;
+}
+
+/// Sends `frame` as soon as a request has come, and reads on.
+async fn answer_one(mut stream: tokio::net::TcpStream, frame: &[u8]) {
     const PREFACE: usize = 24;
     let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
-    let go_away = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let _ = stream.write_all(&settings).await;
     let (mut input, mut at, mut has_said) = (Vec::new(), PREFACE, false);
     while stream.read_buf(&mut input).await.is_ok_and(|count| count > 0) {
         while let Some([a, b, c, kind]) = input.get(at..at + 4) {
             if *kind == 1 && !has_said {
                 has_said = true;
-                let _ = stream.write_all(&go_away).await;
+                let _ = stream.write_all(frame).await;
             }
             at += 9 + (usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c));
         }
@@ -186,7 +206,7 @@ impl Client {
 
 #[test]
 fn resets_of_one_clients_requests_are_not_felt_by_others() {
-    let (address, seen) = application(false);
+    let (address, seen) = application(First::Served);
     let folder = Folder::new("h2-resets");
     let config =
         format!("workers 1\nlisten \"127.0.0.1:0\"\nsite {{ proxy \"h2c://{address}\"; access-log off }}\n");
@@ -206,7 +226,7 @@ fn resets_of_one_clients_requests_are_not_felt_by_others() {
 
 #[test]
 fn frames_without_content_end_one_request_and_not_the_others() {
-    let (address, seen) = application(false);
+    let (address, seen) = application(First::Served);
     let folder = Folder::new("h2-empty");
     let config =
         format!("workers 1\nlisten \"127.0.0.1:0\"\nsite {{ proxy \"h2c://{address}\"; access-log off }}\n");
@@ -228,7 +248,7 @@ fn frames_without_content_end_one_request_and_not_the_others() {
 
 #[test]
 fn a_status_that_there_is_not_is_a_bad_gateway() {
-    let (address, _) = application(false);
+    let (address, _) = application(First::Served);
     let folder = Folder::new("h2-999");
     let config =
         format!("workers 1\nlisten \"127.0.0.1:0\"\nsite {{ proxy \"h2c://{address}\"; access-log off }}\n");
@@ -242,7 +262,7 @@ fn a_status_that_there_is_not_is_a_bad_gateway() {
 
 #[test]
 fn a_304_that_nobody_asked_for_is_a_bad_gateway() {
-    let (address, seen) = application(false);
+    let (address, seen) = application(First::Served);
     let folder = Folder::new("h2-304");
     // What the server has written into the request makes none of a client that has nothing.
     let config = format!(
@@ -261,8 +281,30 @@ fn a_304_that_nobody_asked_for_is_a_bad_gateway() {
 }
 
 #[test]
+fn a_dead_connection_is_given_up_after_a_request_that_waited_in_vain() {
+    let (address, seen) = application(First::Dead);
+    let folder = Folder::new("h2-dead");
+    let config = format!(
+        "workers 1\nlisten \"127.0.0.1:0\"\n\
+         site {{ proxy \"h2c://{address}\" {{ timeout \"300ms\" }}; access-log off }}\n"
+    );
+    let server = Server::with_config(&folder, &config);
+    let mut client = Client::connect(&server);
+    client.get("/first");
+    assert_eq!(client.answer().0, 204);
+    client.get("/second");
+    assert_eq!(client.answer().0, 504);
+    let served = || {
+        client.get("/third");
+        (client.answer() == (200, "took 0".to_owned())).then_some(())
+    };
+    running::wait_for(served, "an answer on another connection");
+    assert!(seen.connections.load(SeqCst) > 1);
+}
+
+#[test]
 fn an_upload_that_was_turned_away_unread_is_sent_again() {
-    let (address, seen) = application(true);
+    let (address, seen) = application(First::TurnedAway);
     let folder = Folder::new("h2-goaway");
     // Longer than what is waited for: it begins with its first half, which is held.
     let config = format!(
@@ -282,7 +324,7 @@ fn an_upload_that_was_turned_away_unread_is_sent_again() {
 /// Both ways, with another implementation at the far end; what belongs in a head is left out on the way there.
 #[test]
 fn trailers_go_there_and_back() {
-    let (address, _) = application(false);
+    let (address, _) = application(First::Served);
     let folder = Folder::new("h2-trailers");
     let config =
         format!("workers 1\nlisten \"127.0.0.1:0\"\nsite {{ proxy \"h2c://{address}\"; access-log off }}\n");

@@ -1,5 +1,6 @@
 //! One connection of HTTP/2 and the task that drives it: bytes to events, events to the streams that wait for them.
 
+use super::liveness::Liveness;
 use super::stream::Http2Stream;
 use super::{Answer, Http2Error, Http2Pool};
 use crate::connection::Connection;
@@ -55,6 +56,7 @@ pub(super) struct State {
     pub(super) streams: BTreeMap<u32, StreamState>,
     /// Something has come: somebody has accepted the connection.
     pub(super) is_accepted: bool,
+    pub(super) liveness: Liveness,
     /// No further streams.
     is_closing: bool,
     pub(super) over: Option<Http2Error>,
@@ -139,6 +141,7 @@ impl Session {
                 input: Vec::new(),
                 streams: BTreeMap::new(),
                 is_accepted: false,
+                liveness: Liveness::new(monotonic_ns()),
                 is_closing: false,
                 over: None,
             }),
@@ -149,13 +152,15 @@ impl Session {
     pub(super) fn open(self: &Rc<Self>, parts: &RequestParts<'_>, is_end: bool) -> Option<Http2Stream> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        if state.is_closing || state.over.is_some() || state.wire.open_streams() >= STREAMS as usize {
+        let takes_none = state.is_closing || state.over.is_some() || !state.liveness.is_usable();
+        if takes_none || state.wire.open_streams() >= STREAMS as usize {
             return None;
         }
         let begins = state.sent_in_all + (state.out.len() - state.sent) as u64;
         match state.wire.send_request(parts, is_end, &mut state.out) {
             Ok(key) => {
                 state.streams.insert(key.id(), StreamState::new(begins));
+                state.liveness.asks(monotonic_ns());
                 self.wake();
                 Some(Http2Stream { session: self.clone(), key })
             }
@@ -177,7 +182,11 @@ impl Session {
 
 impl State {
     fn take(&mut self, new: &[u8]) {
-        self.is_accepted |= !new.is_empty();
+        let now = monotonic_ns();
+        if !new.is_empty() {
+            self.is_accepted = true;
+            self.liveness.hears(now);
+        }
         let mut held = std::mem::take(&mut self.input);
         let data = if held.is_empty() {
             new
@@ -185,7 +194,7 @@ impl State {
             held.extend_from_slice(new);
             &held
         };
-        let second = (monotonic_ns() / 1_000_000_000) as u32;
+        let second = (now / 1_000_000_000) as u32;
         let mut section = std::mem::take(&mut self.section);
         let mut at = 0;
         loop {
@@ -213,6 +222,9 @@ impl State {
     }
 
     fn on_event(&mut self, event: Event<'_>, section: &Section) {
+        if matches!(event, Event::Response { .. } | Event::Interim { .. } | Event::Data { .. }) {
+            self.liveness.is_answered();
+        }
         match event {
             Event::Response { stream, is_end } => self.take_head(stream, section, is_end),
             Event::Interim { stream } => self.take_head(stream, section, false),
@@ -318,6 +330,8 @@ pub(super) struct Driver {
     pub(super) session: Rc<Session>,
     pub(super) pool: Weak<Http2Pool>,
     pub(super) idle: Option<Deadline>,
+    /// When to look whether the other end listens, and what wakes then.
+    pub(super) watch: Option<(u64, Deadline)>,
 }
 
 impl Driver {
@@ -359,10 +373,31 @@ impl Driver {
         Ok(())
     }
 
+    /// Asks the other end whether it listens, where it is time to.
+    fn watch(&mut self, cx: &mut Context<'_>) {
+        let mut state = self.session.state.borrow_mut();
+        let State { liveness, wire, out, .. } = &mut *state;
+        while let Some(due) = liveness.due() {
+            // One that passes before only has to be armed anew.
+            let (_, deadline) = match self.watch.take() {
+                Some(watch) if watch.0 <= due => self.watch.insert(watch),
+                _ => self.watch.insert((due, timer::at(due))),
+            };
+            if Pin::new(deadline).poll(cx).is_pending() {
+                return;
+            }
+            self.watch = None;
+            if liveness.check(monotonic_ns()) {
+                wire.ping(out);
+            }
+        }
+    }
+
     /// Whether it has to go, now that no stream is open.
     fn is_done(&mut self, cx: &mut Context<'_>) -> bool {
         let state = self.session.state.borrow();
-        let Some(pool) = self.pool.upgrade().filter(|_| !state.is_closing) else { return true };
+        let is_of_use = !state.is_closing && !state.liveness.is_given_up();
+        let Some(pool) = self.pool.upgrade().filter(|_| is_of_use) else { return true };
         let lifetime = pool.connector.limits().idle_timeout;
         let idle = self.idle.get_or_insert_with(|| timer::after(lifetime));
         Pin::new(idle).poll(cx).is_ready()
@@ -374,6 +409,7 @@ impl Future for Driver {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         *self.session.driver.borrow_mut() = Some(cx.waker().clone());
+        self.watch(cx);
         let turn = self.turn(cx);
         let is_over = match turn {
             Err(error) => {

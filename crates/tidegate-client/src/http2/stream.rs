@@ -4,7 +4,9 @@ use super::session::{MOST_WINDOW, OUT_MAX, Session, State, StreamState};
 use super::{Answer, Http2Error};
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tidegate_http::FieldLines;
+use tidegate_io::clock::monotonic_ns;
 use tidegate_wire::h2::{self, ErrorCode, StreamKey};
 
 /// One exchange. Dropped before its end, it is reset.
@@ -44,6 +46,18 @@ impl Http2Stream {
     /// Whether the peer has sent anything on the connection: somebody has accepted it.
     pub fn is_accepted(&self) -> bool {
         self.session.state.borrow().is_accepted
+    }
+
+    /// Its answer was waited for in vain, for so long: where nothing else has come on the connection either, it gets no
+    /// further requests until something does, and is asked by a PING.
+    pub fn has_waited(&self, waited: Duration) {
+        let mut state = self.session.state.borrow_mut();
+        let State { liveness, wire, out, .. } = &mut *state;
+        let waited = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        if liveness.doubt(waited, monotonic_ns()) {
+            wire.ping(out);
+        }
+        self.session.wake();
     }
 
     /// The trailer fields, once the content has ended.

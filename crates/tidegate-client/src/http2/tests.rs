@@ -1,7 +1,7 @@
 //! Connections that are made for requests which go away, and requests of which nothing was sent.
 
 use super::*;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::task::Context;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::Address;
 use tidegate_io::{Kind, Poller, Runtime};
 use tidegate_testkit::{WAIT, wait_for};
-use tidegate_wire::h2::FieldSource;
+use tidegate_wire::h2::{self, FieldSource};
 
 /// What a worker does between two polls.
 fn turn(poller: &mut Poller, runtime: &Runtime) {
@@ -139,6 +139,46 @@ fn of_which_nothing_was_sent_may_be_sent_again() {
     let [first, second] = errors.map(Option::unwrap);
     assert!(matches!(first, Http2Error::Lost(_)), "{first}");
     assert_eq!(second, Http2Error::Unprocessed);
+}
+
+#[test]
+fn a_connection_without_a_sign_of_life_gets_no_further_requests() {
+    const PING: u8 = 6;
+    let mut poller = Poller::new().unwrap();
+    let runtime = Runtime::install(poller.registry().unwrap()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (pool, lines) = (pool(&listener), FieldLines::new());
+    let (mut cx, parts) = (Context::from_waker(Waker::noop()), post(&lines));
+    let mut open = Box::pin(pool.open(&parts, true));
+    let stream = turns(&mut poller, &runtime, || match open.as_mut().poll(&mut cx) {
+        Poll::Ready(stream) => Some(stream.unwrap()),
+        Poll::Pending => None,
+    });
+    let mut accepted = wait_for(|| listener.accept().ok(), "a connection").0;
+    accepted.set_nonblocking(true).unwrap();
+    assert!(pool.try_open(&parts, true).is_some());
+    stream.has_waited(Duration::ZERO);
+    assert!(pool.try_open(&parts, true).is_none(), "nothing has come on it");
+    let (mut received, mut at) = (Vec::new(), h2::PREFACE.len());
+    let ping: Vec<u8> = turns(&mut poller, &runtime, || {
+        let _ = accepted.read_to_end(&mut received); // as much as is there
+        while let Some([a, b, c, kind]) = received.get(at..at + 4) {
+            let end = at + 9 + u32::from_be_bytes([0, *a, *b, *c]) as usize;
+            if *kind == PING {
+                return received.get(at..end).map(<[u8]>::to_vec);
+            }
+            at = end;
+        }
+        None
+    });
+    accepted.write_all(b"\0\0\0\x04\0\0\0\0\0").unwrap(); // SETTINGS
+    accepted.write_all(&[&ping[..4], &[1], &ping[5..]].concat()).unwrap();
+    turns(&mut poller, &runtime, || pool.try_open(&parts, true));
+    // It listens, and has answered no request since: another connection may do better, and this one ends with its streams.
+    stream.has_waited(Duration::ZERO);
+    assert!(pool.try_open(&parts, true).is_none());
+    drop(stream);
+    turns(&mut poller, &runtime, || pool.sessions.borrow().is_empty().then_some(()));
 }
 
 fn has_something(stream: &TcpStream) -> bool {

@@ -81,7 +81,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "connect-timeout \"1s\""),
     bound("timeout", ALL, &[one("time", Kind::Duration { least: 1, most: 24 * HOUR })], "timeout \"60s\"",
         "How long the application may be silent: until the first byte of its answer, between two pieces of it, and \
-         in both directions of a WebSocket. Before the answer has begun the client gets 504.",
+         in both directions of a WebSocket. Before the answer has begun the client gets 504. An application that takes \
+         content of the request (64 KiB, or what had to wait for it) is not silent, nor is one whose answer has not begun \
+         and whose client still owes it content: for that `body-rate` is there.",
         "timeout \"10m\""),
     bound("keep", KEPT, &[one_or("connections", Kind::Number { least: 1, most: 65535 }, &["off"])], "keep 32",
         "Idle connections to the application that each worker keeps. They are let go of early when the application \

@@ -38,6 +38,15 @@ impl About {
         log::error(format_args!("{self}: {}: its answer broke off: {how}", self.link.name));
     }
 
+    /// An answer has ended while the client owed content to the application: no failure of that.
+    #[cold]
+    pub(super) fn was_given_up(&self, how: &dyn fmt::Display) {
+        let name = &self.link.name;
+        log::info(format_args!(
+            "{self}: {name}: its answer was given up: {how}, while content of the client was still to come"
+        ));
+    }
+
     /// The name of the application: its pool, or where it is.
     pub(super) fn application(&self) -> &str {
         &self.link.name

@@ -40,6 +40,8 @@ pub(super) enum AnswerError {
     Truncated,
     #[error("it has switched protocols unasked")]
     UnaskedSwitch,
+    #[error("it has switched to {0:?}, though the request has asked for {1:?}")]
+    OtherSwitch(String, String),
     #[error("its answer is longer than it has announced")]
     Excess,
     /// Who gets it has nothing that it could stand for (RFC 9110 section 15.4.5).

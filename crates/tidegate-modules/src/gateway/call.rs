@@ -29,6 +29,7 @@ use tidegate_core::body_stream::Splice;
 use tidegate_core::interim::InterimQueue;
 use tidegate_core::response::Head;
 use tidegate_core::{Body, BodyStream, Chunk, InternalRedirect, Need, Reply, Response, answer};
+use tidegate_http::field::list_elements;
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::LocalFuture;
 use tidegate_io::clock::monotonic_ns;
@@ -64,6 +65,8 @@ pub(super) struct Call {
     pub(super) back: Option<Back>,
     /// For a path of this server in place of an answer.
     pub(super) elsewhere: Option<Box<InternalRedirect>>,
+    /// The protocols that it asks to switch to; in a box, since few do.
+    pub(super) upgrade: Option<Box<ShortText>>,
     /// What the client has asked for, for messages.
     pub(super) target: ShortText,
 }
@@ -86,10 +89,8 @@ impl ShortText {
 /// How an answer is read.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Dialect {
-    /// HTTP/1; `may_switch` when the request has asked for a switch of protocols.
-    Http {
-        may_switch: bool,
-    },
+    /// HTTP/1.
+    Http,
     FastCgi,
     Scgi,
     /// The same, by a stub that says where a script was ended before its answer was.
@@ -312,16 +313,31 @@ impl Call {
         Box::new(Failure { fault: fault.into(), pick, may_repeat, is_coincidence })
     }
 
+    /// Whether it has switched to what it was asked for, and to nothing else (RFC 9110 section 7.8).
+    #[cold]
+    fn check_switch(&self, head: &AnswerHead) -> Result<(), Fault> {
+        let asked = self.upgrade.as_ref().map_or("", |asked| asked.as_str());
+        let is_asked =
+            |to: &[u8]| list_elements(asked.as_bytes()).any(|protocol| protocol.eq_ignore_ascii_case(to));
+        let to = head.lines.first("upgrade").unwrap_or_default();
+        let mut protocols = list_elements(to).peekable();
+        if protocols.peek().is_some() && protocols.all(is_asked) {
+            return Ok(());
+        }
+        let to = String::from_utf8_lossy(to).into_owned();
+        Err(Fault::Answer(AnswerError::OtherSwitch(to, asked.to_owned())))
+    }
+
     fn stats(&self) -> &Stats {
         &self.link.shared.stats
     }
 
     fn reader(&self) -> HeadOf {
         match self.dialect {
-            Dialect::Http { may_switch } => HeadOf::Http {
+            Dialect::Http => HeadOf::Http {
                 reader: HeadReader::default(),
                 method: if self.head_only { "HEAD" } else { "GET" },
-                may_switch,
+                may_switch: self.upgrade.is_some(),
                 body: None,
             },
             Dialect::FastCgi => HeadOf::FastCgi {
@@ -377,6 +393,7 @@ impl Call {
             let HeadOf::Http { reader, .. } = reader else {
                 return Err(Fault::Answer(AnswerError::UnaskedSwitch));
             };
+            self.check_switch(&head)?;
             return Ok(Reply::Ready(tunnel::open(head, reader.take_rest(), line, self.link.timeout)));
         }
         let len = head.len.filter(|_| has_body);
@@ -611,6 +628,9 @@ impl Exchange {
                     is_refused = Some(error);
                     connection.look_again();
                 }
+            }
+            if upload.taken.is_alive() {
+                self.deadline.ends();
             }
         }
         let is_owing = self.is_sending && upload.waits_for_client();

@@ -14,7 +14,7 @@ use super::pool::Attended;
 use super::redirects::Back;
 use super::sendfile;
 use super::stream::Silence;
-use super::upload::AHEAD;
+use super::upload::{AHEAD, Taken};
 use super::upstream::{RoutingState, Selection};
 use std::io;
 use std::rc::Rc;
@@ -204,6 +204,9 @@ impl Multiplexed {
             if let Poll::Ready(Err(fault)) = upload.poll(cx, stream) {
                 return Poll::Ready(Err(fault));
             }
+            if upload.taken.is_alive() {
+                silence.ends();
+            }
             loop {
                 match stream.poll_head(cx) {
                     Poll::Ready(Ok(Answer { status, lines, .. })) if status < 200 => {
@@ -230,7 +233,11 @@ impl Multiplexed {
                         owed_since = Some(monotonic_ns());
                         return Poll::Pending;
                     }
-                    Poll::Pending => return silence.poll(cx).map(|()| Err(Fault::Silent)),
+                    Poll::Pending => {
+                        std::task::ready!(silence.poll(cx));
+                        stream.has_waited(link.timeout);
+                        return Poll::Ready(Err(Fault::Silent));
+                    }
                 }
             }
         })
@@ -312,6 +319,7 @@ pub(super) struct Upload {
     is_done: bool,
     /// All that the client has sent so far is with the application.
     waits_for_client: bool,
+    taken: Taken,
     /// Of `content`, while the answer is waited for.
     weight: Weight,
 }
@@ -332,6 +340,7 @@ impl Upload {
             has_content,
             is_done: !has_content,
             waits_for_client: false,
+            taken: Taken::default(),
         }
     }
 
@@ -375,10 +384,16 @@ impl Upload {
         while !self.is_done {
             while self.sent < self.content.len() && !self.is_done {
                 match stream.poll_send(cx, self.content.get(self.sent..).unwrap_or_default(), false) {
-                    Poll::Ready(Ok(count)) => self.sent += count,
+                    Poll::Ready(Ok(count)) => {
+                        self.sent += count;
+                        self.taken.add(count);
+                    }
                     // It shows in the answer, or in its absence.
                     Poll::Ready(Err(_)) => self.is_done = true,
-                    Poll::Pending => return Poll::Pending,
+                    Poll::Pending => {
+                        self.taken.waits_for_room();
+                        return Poll::Pending;
+                    }
                 }
             }
             if self.is_done {
@@ -447,10 +462,29 @@ struct Flow {
     _pick: Option<Selection>,
 }
 
+impl Flow {
+    /// Says that it was silent for too long, unless all that was announced is here.
+    #[cold]
+    fn was_silent(&self) {
+        let timeout = self.silence.timeout();
+        let how = format_args!("nothing for {timeout:?}");
+        if self.upload.waits_for_client {
+            return self.about.was_given_up(&how);
+        }
+        self.stream.has_waited(timeout);
+        if self.left != Some(0) {
+            self.about.broke_off(GatewayFailure::Silent, &how);
+        }
+    }
+}
+
 impl BodyStream for Flow {
     fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
         if let Poll::Ready(Err(_)) = self.upload.poll(cx, &self.stream) {
             return Poll::Ready(Err(io::Error::other("the request broke off")));
+        }
+        if self.upload.taken.is_alive() {
+            self.silence.ends();
         }
         match self.stream.poll_data(cx, buffer) {
             Poll::Ready(Ok(0)) => {
@@ -470,17 +504,11 @@ impl BodyStream for Flow {
                 }
                 Poll::Ready(Err(io::Error::other(error)))
             }
-            Poll::Pending if self.upload.waits_for_client => {
-                self.silence.ends();
-                Poll::Pending
+            Poll::Pending => {
+                std::task::ready!(self.silence.poll(cx));
+                self.was_silent();
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
-            Poll::Pending => self.silence.poll(cx).map(|()| {
-                if self.left != Some(0) {
-                    let timeout = self.silence.timeout();
-                    self.about.broke_off(GatewayFailure::Silent, &format_args!("nothing for {timeout:?}"));
-                }
-                Err(io::ErrorKind::TimedOut.into())
-            }),
         }
     }
 

@@ -26,6 +26,7 @@ use tidegate_core::template::{Scope, Template};
 use tidegate_core::trace::REQUEST_ID;
 use tidegate_core::trace_context;
 use tidegate_core::{Exchange, Handler, Pass, Reply, answer, buffer_pool};
+use tidegate_http::field::is_token;
 use tidegate_http::path::{behind_prefix, encode_path, without_dot_segments};
 use tidegate_http::words::eq_ignore_case;
 use tidegate_http::{FieldLines, Fields, IpText, Method, Status, Version, ip_text};
@@ -260,7 +261,7 @@ impl Proxy {
         exchange: &Exchange<'_>,
         present: Present,
         framing: RequestFraming,
-        upgrade: Option<&[u8]>,
+        upgrade: Option<&str>,
         wants_trailers: bool,
     ) -> Option<Vec<u8>> {
         let mut out = buffer_pool::take();
@@ -269,7 +270,7 @@ impl Proxy {
         self.fields(exchange, present, &mut out)?;
         if let Some(upgrade) = upgrade {
             out.extend_from_slice(b"Connection: upgrade\r\n");
-            append_field(&mut out, "Upgrade", upgrade).ok()?;
+            append_field(&mut out, "Upgrade", upgrade.as_bytes()).ok()?;
             // HTTP/2 has no need of the key; HTTP/1 has (RFC 8441 section 5).
             if exchange.protocol.is_some() && !exchange.fields.contains("sec-websocket-key") {
                 append_field(&mut out, "Sec-WebSocket-Key", websocket_key().as_bytes()).ok()?;
@@ -356,7 +357,7 @@ impl Handler for Proxy {
             );
             return Reply::Ready(answer::refused(exchange, Status::LOOP_DETECTED, why));
         }
-        if exchange.protocol.is_some_and(|protocol| leads_round_the_rules(protocol.as_bytes())) {
+        if exchange.protocol.is_some_and(|protocol| !may_switch_to(protocol.as_bytes())) {
             return Reply::Ready(answer::error(Status::NOT_IMPLEMENTED));
         }
         exchange.ends_with_client();
@@ -387,7 +388,8 @@ impl Handler for Proxy {
             routing: RoutingState::of(&self.link, exchange, may_repeat).with_url(|| self.url(exchange)),
             link: self.link.clone(),
             upload,
-            dialect: Dialect::Http { may_switch: upgrade.is_some() },
+            dialect: Dialect::Http,
+            upgrade: upgrade.map(|asked| Box::new(asked.into())),
             may_repeat,
             head_only: exchange.method == Method::Head,
             is_conditional: present.condition,
@@ -434,9 +436,9 @@ fn forwards(exchange: &Exchange<'_>) -> Result<Option<u32>, ()> {
 }
 
 /// The protocols that the client would switch to.
-fn wanted_upgrade<'a>(exchange: &Exchange<'a>, present: Present) -> Option<&'a [u8]> {
-    if let Some(protocol) = exchange.protocol {
-        return Some(protocol.as_bytes());
+fn wanted_upgrade<'a>(exchange: &Exchange<'a>, present: Present) -> Option<&'a str> {
+    if exchange.protocol.is_some() {
+        return exchange.protocol;
     }
     if !present.upgrade {
         return None;
@@ -444,15 +446,19 @@ fn wanted_upgrade<'a>(exchange: &Exchange<'a>, present: Present) -> Option<&'a [
     let wanted = exchange.fields.single("upgrade")?;
     let is_named =
         exchange.fields.elements("connection").any(|option| option.eq_ignore_ascii_case(b"upgrade"));
-    let leads_round = exchange.fields.elements("upgrade").any(leads_round_the_rules);
-    Some(wanted).filter(|_| is_named && !leads_round && exchange.version != Version::Http10)
+    let mut protocols = exchange.fields.elements("upgrade").peekable();
+    let is_allowed = protocols.peek().is_some() && protocols.all(may_switch_to);
+    let wanted = std::str::from_utf8(wanted).ok()?; // those that are allowed are tokens
+    Some(wanted).filter(|_| is_named && is_allowed && exchange.version != Version::Http10)
 }
 
-/// Another version of HTTP, or TLS with HTTP in it: requests behind the switch would pass none of the rules here.
-/// RFC 9113 section 3.1 has given `h2c` up.
-fn leads_round_the_rules(protocol: &[u8]) -> bool {
-    let name = protocol.split(|byte| *byte == b'/').next().unwrap_or_default();
-    [&b"h2c"[..], b"h2", b"http", b"tls"].iter().any(|of| name.trim_ascii().eq_ignore_ascii_case(of))
+/// Whether it is a protocol by its form (RFC 9110 section 7.8), and neither another version of HTTP nor TLS with HTTP in it:
+/// requests behind the switch would pass none of the rules here. RFC 9113 section 3.1 has given `h2c` up.
+fn may_switch_to(protocol: &[u8]) -> bool {
+    let mut parts = protocol.splitn(2, |byte| *byte == b'/');
+    let name = parts.next().unwrap_or_default();
+    let leads_round = ["h2c", "h2", "http", "tls"].iter().any(|of| name.eq_ignore_ascii_case(of.as_bytes()));
+    is_token(name) && parts.all(is_token) && !leads_round
 }
 
 /// 16 random bytes in base64 (RFC 6455 section 4.1). They protect from caches that take the handshake for a
@@ -613,6 +619,27 @@ mod tests {
             ("/fetch/http://host/", "/fetch/http://host/"),
         ] {
             assert_eq!(path_as_sent(target), path, "{target}");
+        }
+    }
+
+    #[test]
+    fn protocols_to_switch_to() {
+        for (protocol, may) in [
+            ("websocket", true),
+            ("foo/2", true),
+            ("http2", true),
+            ("h2c", false),
+            ("H2C/1", false),
+            ("h2c ;x", false),
+            ("foo;x", false),
+            ("foo/", false),
+            ("foo/1/2", false),
+            ("/1", false),
+            ("TLS/1.2", false),
+            ("HTTP/2.0", false),
+            ("", false),
+        ] {
+            assert_eq!(may_switch_to(protocol.as_bytes()), may, "{protocol}");
         }
     }
 

@@ -304,6 +304,7 @@ impl Inner {
             range: self.link.sendfile.range_of(exchange),
             back: None,
             elsewhere: exchange.elsewhere(),
+            upgrade: None,
             target: exchange.target.into(),
         };
         call.run()

@@ -85,7 +85,11 @@ impl Relay {
     /// Sends on what is left of the request. What goes wrong with it shows in the answer.
     fn send_on(&mut self, cx: &mut Context<'_>) {
         if let (Some(line), Some(upload)) = (&self.line, &mut self.upload) {
-            match upload.poll_send(cx, &line.connection) {
+            let sent = upload.poll_send(cx, &line.connection);
+            if upload.taken.is_alive() {
+                self.silence.ends();
+            }
+            match sent {
                 Poll::Pending => {}
                 Poll::Ready(Ok(()) | Err(UploadError::Application(_))) => self.upload = None,
                 Poll::Ready(Err(UploadError::Client(error))) => {
@@ -107,6 +111,11 @@ impl Relay {
         received
     }
 
+    /// Whether the client keeps the application waiting for content.
+    fn is_owed(&self) -> bool {
+        self.upload.as_ref().is_some_and(Upload::waits_for_client)
+    }
+
     /// Says that the application has failed, unless all that it had announced is here.
     #[cold]
     fn broke_off(&self, error: &io::Error) {
@@ -117,6 +126,9 @@ impl Relay {
         match error.get_ref().and_then(|error| error.downcast_ref()) {
             Some(AnswerError::Truncated) => self.about.broke_off(GatewayFailure::Closed, error),
             Some(_) => self.about.broke_off(GatewayFailure::Malformed, error),
+            None if error.kind() == io::ErrorKind::TimedOut && self.is_owed() => {
+                self.about.was_given_up(&format_args!("nothing for {timeout:?}"));
+            }
             None if error.kind() == io::ErrorKind::TimedOut => {
                 self.about.broke_off(GatewayFailure::Silent, &format_args!("nothing for {timeout:?}"));
             }
@@ -131,10 +143,6 @@ impl Relay {
             }
             let Some(line) = &self.line else { return Poll::Ready(Ok(0)) };
             match line.connection.poll_recv(cx, buffer) {
-                Poll::Pending if self.upload.as_ref().is_some_and(Upload::waits_for_client) => {
-                    self.silence.ends();
-                    return Poll::Pending;
-                }
                 Poll::Pending => {
                     return match self.silence.poll(cx) {
                         Poll::Pending => Poll::Pending,

@@ -48,6 +48,42 @@ pub(super) enum UploadError {
     Application(io::Error),
 }
 
+/// What the application has taken of a request. While it takes content it is not silent, although it says nothing.
+#[derive(Default)]
+pub(super) struct Taken {
+    bytes: u32,
+    waits_for_room: bool,
+}
+
+impl Taken {
+    /// So many bytes are a sign of life. Less may lie in buffers before a process that hangs.
+    const PIECE: u32 = 64 << 10;
+
+    /// So many bytes have gone.
+    #[inline]
+    pub(super) fn add(&mut self, count: usize) {
+        let is_given = std::mem::take(&mut self.waits_for_room);
+        let count = if is_given { Taken::PIECE } else { u32::try_from(count).unwrap_or(u32::MAX) };
+        self.bytes = self.bytes.saturating_add(count);
+    }
+
+    /// There is no room for more: what goes next is a sign of life, for the application has made some.
+    #[inline]
+    pub(super) fn waits_for_room(&mut self) {
+        self.waits_for_room = true;
+    }
+
+    /// Whether it has given a sign of life since this was asked last.
+    #[inline]
+    pub(super) fn is_alive(&mut self) -> bool {
+        let is_alive = self.bytes >= Taken::PIECE;
+        if is_alive {
+            self.bytes = 0;
+        }
+        is_alive
+    }
+}
+
 /// One request on its way.
 pub(super) struct Upload {
     /// What is sent next: the head, and content behind it.
@@ -67,6 +103,7 @@ pub(super) struct Upload {
     has_begun: bool,
     /// All that the client has sent so far is with the application.
     waits_for_client: bool,
+    pub(super) taken: Taken,
     weight: Weight,
 }
 
@@ -85,6 +122,7 @@ impl Upload {
             is_complete: false,
             has_begun: false,
             waits_for_client: false,
+            taken: Taken::default(),
             weight: Weight::default(),
         }
     }
@@ -202,10 +240,14 @@ impl Upload {
                 match connection.poll_send(cx, self.out.get(self.at..).unwrap_or_default()) {
                     Poll::Ready(Ok(sent)) => {
                         self.at += sent;
+                        self.taken.add(sent);
                         self.has_begun |= sent > 0;
                     }
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(UploadError::Application(error))),
-                    Poll::Pending => return Poll::Pending,
+                    Poll::Pending => {
+                        self.taken.waits_for_room();
+                        return Poll::Pending;
+                    }
                 }
             }
             if matches!(self.source, Source::None) && self.piece.is_empty() {
@@ -279,5 +321,25 @@ impl Upload {
                 h1::end_of_chunks(&mut self.out, trailers.as_bytes());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_is_a_sign_of_life_and_what_lies_in_buffers_is_not() {
+        let mut taken = Taken::default();
+        taken.add(60_000);
+        assert!(!taken.is_alive());
+        taken.add(6_000);
+        assert!(taken.is_alive() && !taken.is_alive());
+        taken.waits_for_room();
+        assert!(!taken.is_alive());
+        taken.add(1);
+        assert!(taken.is_alive());
+        taken.add(1);
+        assert!(!taken.is_alive());
     }
 }

@@ -134,6 +134,8 @@ pub(super) const EARLY_PRIORITIES: usize = 16;
 
 /// The payload of the PING that measures whether requests may still be on their way.
 const GOODBYE: [u8; 8] = *b"goodbye.";
+/// The payload of the PING that asks whether the peer listens.
+const ARE_YOU_THERE: [u8; 8] = *b"there?..";
 
 /// One connection, either role. Owns no socket, reads no clock.
 #[derive(Debug)]
@@ -462,6 +464,11 @@ impl Connection {
         let known = self.peer_goes_after.unwrap_or(MAX_WINDOW);
         self.peer_goes_after = Some(known.min(last_stream));
         Ok(Event::GoAway { last_stream, code: ErrorCode(u32::from_be_bytes([e, f, g, h])) })
+    }
+
+    /// Asks the peer for a sign of life (section 6.7): its acknowledgement is no event, only something that comes.
+    pub fn ping(&self, out: &mut Vec<u8>) {
+        push_frame(out, FrameKind::PING, 0, 0, &ARE_YOU_THERE);
     }
 
     /// Tells the peer to open no further streams. Those that it has opened before it reads this are served;

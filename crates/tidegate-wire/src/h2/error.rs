@@ -2,6 +2,7 @@
 
 use super::frame::FrameKind;
 use super::hpack::DecodeError;
+use std::fmt;
 use thiserror::Error;
 
 /// Why a stream was reset or a connection ended.
@@ -25,6 +26,15 @@ macro_rules! codes {
             }
         }
     };
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            "" => write!(f, "unknown ({:#x})", self.0),
+            name => f.write_str(name),
+        }
+    }
 }
 
 codes! {

@@ -224,6 +224,9 @@ impl Connection {
         let mut work = StreamWork::new(stream, request, output, grace);
         (work.incoming, work.interim, work.record, work.limits) = (incoming, interim, record, limits);
         work.held = held;
+        if is_end && work.request.is_upgrade {
+            work.early.get_or_insert_default().is_end = true;
+        }
         work.open_tunnel();
         work.invite(h2, cx);
         h2.begin(work);
