@@ -182,11 +182,13 @@ pub fn advice() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::passing;
+    use std::os::fd::AsFd;
 
-    /// Two messages of a reload: what the first does not need is there for the second. One test, since whether some are lent is known
-    /// to the whole process.
+    /// Two messages of a reload: what the first does not need is there for the second, and what was let go of in a shortage is for
+    /// nobody else. One test, since all of a process go by it.
     #[test]
-    fn the_reserve_lets_go_of_what_a_message_needs() {
+    fn the_reserve_lets_go_of_what_orders_need() {
         let reserve = Arc::new(Reserve::default());
         let held = || reserve.lock().kept.len();
         drop(reserve.let_go(5));
@@ -197,13 +199,21 @@ mod tests {
         assert_eq!(held(), 0);
         drop(first);
         assert_eq!((reserve.fill(), held()), (Filled::Lent, 0));
-        drop(second);
-        assert_eq!((reserve.fill(), held()), (Filled::Full, 2 * 5 + BESIDE));
-        // What was let go of in a shortage is for no request.
-        let third = reserve.let_go(1);
+        assert!(for_a_request().is_ok(), "there is no shortage");
+
         have_run_out();
         assert!(for_a_request().is_err_and(|error| is_exhaustion(&error)));
-        drop(third);
+        let (here, there) = passing::pair().unwrap();
+        let given = || {
+            passing::send_if_there_is_room(here.as_fd(), b"answer", &[here.as_fd()]).unwrap();
+            let frame = passing::receive_with(there.as_fd(), (6, 1), Some(&reserve)).unwrap().unwrap();
+            (frame.bytes, frame.descriptors.len(), frame.lost)
+        };
+        assert_eq!(given(), (b"answer".to_vec(), 0, Some(1)));
+        drop(second);
+        assert_eq!((reserve.fill(), held()), (Filled::Full, 2 * 5 + BESIDE));
         assert!(for_a_request().is_ok());
+        assert_eq!(given(), (b"answer".to_vec(), 1, None));
+        assert_eq!(held(), 2 * 5 + BESIDE, "answers do without it");
     }
 }
