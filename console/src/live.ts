@@ -7,7 +7,7 @@ import { Unanswered, ask } from "./api";
 import { type Column, columnOf } from "./heat";
 import type { DaysReport, HistoryReport, Report, SlowReport, UnderwayReport } from "./report";
 import { type Page, type Range, place } from "./route";
-import { type Point, point, processPoint } from "./sample";
+import { type Point, changes, point, processPoint } from "./sample";
 import { EMPTY, type Series, append, fromDays, fromHistory, joined, marked, pruned, within } from "./series";
 
 /** Points that are kept of what is asked here: ten minutes. */
@@ -100,11 +100,7 @@ function learn(told: Report): void {
       processes.value = pruned(append(processes.value, now, processPoint(before, told, gap), KEPT));
     }
     latest.value = made;
-    if (before.server.revision !== told.server.revision) {
-      watched.value = marked(watched.value, now, `revision ${told.server.revision}`);
-    } else if (before.server.pid !== told.server.pid) {
-      watched.value = marked(watched.value, now, "upgrade");
-    }
+    for (const what of changes(before, told)) watched.value = marked(watched.value, now, what);
   }
   report.value = told;
 }

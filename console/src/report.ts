@@ -99,6 +99,8 @@ export interface ServerFacts {
   revision: number;
   state: string;
   log_lines_lost: number;
+  /** Server processes that had to be replaced. */
+  process_restarts: number;
   used: { servers: Used; master: Used };
   processes: Process[];
   listeners: string[];

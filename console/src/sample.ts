@@ -43,6 +43,18 @@ export function point(before: Report, after: Report, seconds: number): Point | n
   return made;
 }
 
+/** What has happened to the server between two reports, in the words of its history. */
+export function changes(before: Report, after: Report): string[] {
+  const [old, now] = [before.server, after.server];
+  // Another master begins with a revision 1 of its own, and with processes of its own.
+  if (old.pid !== now.pid) return [`upgrade to ${now.version}`];
+  const made = old.revision === now.revision ? [] : [`revision ${now.revision}`];
+  const replaced = Math.max(0, now.process_restarts - old.process_restarts);
+  const running = new Set(now.processes.map(({ pid }) => pid));
+  const gone = old.processes.filter(({ pid }) => pid > 0 && !running.has(pid)).slice(0, replaced);
+  return [...made, ...gone.map(({ pid }) => `server process ${pid} replaced`)];
+}
+
 /** Processor time and memory of each server process, as `cpu PID` and `resident PID`; those that are new have none yet. */
 export function processPoint(before: Report, after: Report, seconds: number): Point {
   const had = new Map(before.server.processes.map(({ pid, used }) => [pid, used]));

@@ -89,7 +89,7 @@ export function fromDays({ days }: DaysReport): Series {
   return { times: days.map(({ day }) => Date.parse(`${day}T12:00:00Z`) / 1000), columns, marks: [] };
 }
 
-/** What happened when the revision of the settings is another one than before. */
+/** With a mark where something has happened. */
 export function marked(series: Series, at: number, what: string): Series {
   return { ...series, marks: [...series.marks, { at, what }] };
 }

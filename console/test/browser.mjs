@@ -13,7 +13,7 @@ const { browser, said, open } = await look(chromium);
 const tile = (page, name) => page.locator("dt", { hasText: name }).locator("xpath=following-sibling::dd/strong");
 
 async function dataOfAllPages(page) {
-  await until(tile(page, "Requests"), /\/s$/);
+  await until(tile(page, "Answers"), /\/s$/);
   await until(page.locator(".busiest"), /a\.test \/fail\/\*/);
   await page.locator(".chart canvas").first().waitFor();
   // The heat map: drawn, and told to who does not see it.
@@ -52,27 +52,36 @@ async function dataOfAllPages(page) {
 }
 
 async function updatesGoOn(page) {
-  const requests = async () =>
+  const answers = async () =>
     Number(
       (
-        await page.locator("dt", { hasText: "Requests" }).locator("xpath=following-sibling::dd/span").innerText()
+        await page.locator("dt", { hasText: "Answers" }).locator("xpath=following-sibling::dd/span").innerText()
       ).replace(/\D/g, ""),
     );
   for (const [command, sign] of [
     ["reload", /revision 2/],
     ["upgrade", /serving for/],
   ]) {
-    const before = await requests();
+    const before = await answers();
     execFileSync(tidegate, [command, "--control", control]);
     await until(page.locator(".name"), sign);
     await page.waitForFunction((before) => {
       const note = [...document.querySelectorAll("dt")]
-        .find((dt) => dt.textContent === "Requests")
+        .find((dt) => dt.textContent === "Answers")
         ?.nextElementSibling?.querySelector("span");
       return Number(note?.textContent.replace(/\D/g, "")) > before;
     }, before);
     await page.locator(".trouble").waitFor({ state: "detached" });
+    if (command === "reload") {
+      const { server } = await page.evaluate(async () => (await fetch("api/status?sites=none")).json());
+      const { pid } = server.processes[0];
+      process.kill(pid, "SIGKILL");
+      await until(page.locator(".note"), new RegExp(`revision 2.*server process ${pid} replaced`));
+    }
   }
+  // An upgraded server begins with a revision 1 of its own, which is no change of the settings.
+  await until(page.locator(".note"), /Broken lines: .*revision 2.* replaced.*upgrade to \d/);
+  assert.equal(await page.locator(".note", { hasText: "revision 1" }).count(), 0);
 }
 
 async function keysAndPause(page) {

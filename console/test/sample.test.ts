@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Report } from "../src/report";
-import { difference, point, quantile, ratio } from "../src/sample";
+import { changes, difference, point, quantile, ratio } from "../src/sample";
 
 const times = (buckets: [number, number][]) => ({
   count: 0,
@@ -41,6 +41,21 @@ function told(requests: number, buckets: [number, number][], started = "2026-01-
     },
   } as unknown as Report;
 }
+
+test("what happened between two reports has the words of the history", () => {
+  const server = (pid: number, revision: number, process_restarts: number, pids: number[]): Report => {
+    const processes = pids.map((pid) => ({ pid }));
+    return { server: { pid, revision, version: "1.2.3", process_restarts, processes } } as unknown as Report;
+  };
+  const before = server(10, 4, 1, [11, 12]);
+  const happened = (...after: Parameters<typeof server>) => changes(before, server(...after));
+  assert.deepEqual(happened(10, 4, 1, [11, 12]), []);
+  assert.deepEqual(happened(10, 5, 1, [21, 22]), ["revision 5"]);
+  assert.deepEqual(happened(10, 4, 2, [11, 0]), ["server process 12 replaced"]);
+  assert.deepEqual(happened(10, 4, 2, [11, 22]), ["server process 12 replaced"]);
+  // The settings of an upgraded server are its first.
+  assert.deepEqual(happened(20, 1, 0, [21, 22]), ["upgrade to 1.2.3"]);
+});
 
 test("two reports make rates", () => {
   const made = point(

@@ -10,6 +10,7 @@ import { Tile } from "../parts/meter";
 import { Processes, Workers } from "../parts/processes";
 import type { Report } from "../report";
 import { format, go, place } from "../route";
+import type { Point } from "../sample";
 import { within } from "../series";
 import { routesOf } from "./routes";
 
@@ -107,6 +108,11 @@ function shownOf(lines: Line[]): Line[] {
   );
 }
 
+/** Answers a second, those to what could not be read as a request as well; `null` where that is not known. */
+function answersOf(point: Point | null): number | null {
+  return point && CLASSES.reduce((sum, { column }) => sum + (point[column] ?? 0), 0);
+}
+
 /** The figures of this moment. */
 function Now({ told }: { told: Report }) {
   const { stats, server } = told;
@@ -119,7 +125,7 @@ function Now({ told }: { told: Report }) {
   const memory = server.used.servers.resident_bytes + server.used.master.resident_bytes;
   return (
     <dl class="tiles now" aria-label="Now">
-      <Tile name="Requests" value={rate(last("requests"))} note={`${whole(stats.requests)} in all`} />
+      <Tile name="Answers" value={rate(answersOf(latest.value))} note={`${whole(stats.responses.total)} in all`} />
       <Tile name="Median time" value={duration(last("p50"))} note={`99th ${duration(last("p99"))}`} />
       <Tile
         name="Errors (5xx)"

@@ -26,8 +26,8 @@ export function Processes({ server }: { server: ServerFacts }) {
     columns.push(
       {
         name: "requests",
-        title: "Requests",
-        help: "Their share: one that has many more than its siblings is worth a look",
+        title: "Received",
+        help: "Requests whose head was read, and their share: one that has many more than its siblings is worth a look",
         key: ({ requests }) => requests,
         show: ({ requests = 0 }) => <Share of={all > 0 ? requests / all : 0} text={whole(requests)} />,
       },
@@ -90,7 +90,8 @@ export function Workers({ workers }: { workers: Worker[] | undefined }) {
     { name: "worker", title: "Worker", key: ({ process, worker }) => `${process}-${worker}`, isText: true },
     {
       name: "requests",
-      title: "Requests",
+      title: "Received",
+      help: "Requests whose head was read",
       key: ({ requests }) => requests,
       show: (worker) => <Share of={share(worker.requests, requests)} text={whole(worker.requests)} />,
     },

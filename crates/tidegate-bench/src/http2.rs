@@ -56,6 +56,8 @@ pub(crate) struct Stream<C> {
     pub body_bytes: u64,
     /// Interim answers that have come.
     interim: u8,
+    /// It was begun before the server had said how many streams it takes: it may be one too many.
+    pub is_before_settings: bool,
     /// When it counts as timed out.
     pub deadline: u64,
     /// Where in the request's bytes its unsent body begins; `None` when all is sent.
@@ -162,6 +164,7 @@ impl<C: Carried> Session<C> {
                 first_byte: 0,
                 body_bytes: 0,
                 interim: 0,
+                is_before_settings: !self.has_settings,
                 deadline,
                 unsent: body_from,
             });

@@ -150,11 +150,13 @@ pub enum Failure {
     Unanswered,
     /// A function of the scenario's script threw, took too long, or returned what is of no use.
     Script,
+    /// The head of the answer is larger than the generator reads.
+    HeadTooLarge,
 }
 
 impl Failure {
     /// All of them, in the order of reports.
-    pub const ALL: [Failure; 18] = [
+    pub const ALL: [Failure; 19] = [
         Failure::Refused,
         Failure::Connect,
         Failure::Tls,
@@ -173,6 +175,7 @@ impl Failure {
         Failure::Unsent,
         Failure::Unanswered,
         Failure::Script,
+        Failure::HeadTooLarge,
     ];
 
     /// The name in JSON and tables.
@@ -196,6 +199,7 @@ impl Failure {
             Failure::Unsent => "unsent",
             Failure::Unanswered => "unanswered",
             Failure::Script => "script",
+            Failure::HeadTooLarge => "head_too_large",
         }
     }
 
@@ -220,6 +224,7 @@ impl Failure {
             Failure::Unsent => "due, but not sent before the end",
             Failure::Unanswered => "sent, but not answered at the end",
             Failure::Script => "failed in the script of the scenario",
+            Failure::HeadTooLarge => "answer with a head of more than the 64 KiB that are read",
         }
     }
 
@@ -263,6 +268,13 @@ pub struct Counts {
     /// Connections that the server closed while they were to stay idle.
     #[serde(default)]
     pub dropped: u64,
+    /// Requests that were sent again: the server had turned them away unread, or closed the connection that it kept.
+    #[serde(default)]
+    pub sent_again: u64,
+    /// Of those, the ones that are no fault of the server: behind its goodbye (GOAWAY, `Connection: close`), or begun before it had said how
+    /// many streams it takes.
+    #[serde(default)]
+    pub sent_again_excused: u64,
     /// Connections on which bytes came behind a complete answer.
     #[serde(default)]
     pub surplus: u64,
@@ -272,12 +284,23 @@ pub struct Counts {
     pub protocol_errors: BTreeMap<String, u64>,
     /// Sum of the response times, nanoseconds.
     pub response_sum: u64,
-    /// Requests of the warm-up that were answered. They are nowhere else, whenever their answers came.
+    /// Requests of the warm-up that ended. They are nowhere else, whenever that was.
     #[serde(default)]
     pub warmup: u64,
 }
 
 impl Counts {
+    /// How many were sent again, in words.
+    pub(crate) fn sent_again_shown(&self) -> Option<String> {
+        (self.sent_again > 0).then(|| {
+            format!(
+                "{} requests were sent again: the server had turned them away unread, or closed their connections; {} of them behind its \
+                 goodbye, or before it had said how many streams it takes",
+                self.sent_again, self.sent_again_excused
+            )
+        })
+    }
+
     /// Adds the others.
     pub fn add(&mut self, other: &Counts) {
         self.requests += other.requests;
@@ -298,6 +321,8 @@ impl Counts {
         self.queued += other.queued;
         self.conforming += other.conforming;
         self.dropped += other.dropped;
+        self.sent_again += other.sent_again;
+        self.sent_again_excused += other.sent_again_excused;
         self.surplus += other.surplus;
         for (error, count) in &other.protocol_errors {
             *self.protocol_errors.entry(error.clone()).or_default() += count;
@@ -348,14 +373,18 @@ pub struct Sample {
     pub interval: u32,
     /// What ended in it.
     pub counts: Counts,
-    /// From the intended start to the last byte.
+    /// From the intended start to the last byte; of a request without a complete answer to the moment that it was given up. One of each
+    /// request that ended.
     pub response: Pairs,
     /// The response times of those alone that were answered as expected.
     pub expected: Pairs,
-    /// From the first byte sent to the last received.
+    /// From the first byte sent to the last received, or to the moment that the request was given up.
     pub service: Pairs,
-    /// From the first byte sent to the first received.
+    /// From the first byte sent to the first received, or to the moment that the request was given up without one.
     pub wait: Pairs,
+    /// Of requests that had not ended when somebody interrupted: how long they had taken by then. They are nowhere else.
+    #[serde(default)]
+    pub interrupted: Pairs,
     /// Of connects.
     pub connect: Pairs,
     /// Of TLS handshakes.
@@ -388,6 +417,7 @@ pub(crate) struct Recorder {
     last: u64,
     service: Times,
     wait: Times,
+    interrupted: Times,
     connect: Times,
     handshake: Times,
     lateness: Times,
@@ -406,6 +436,18 @@ pub(crate) struct Stamps {
     pub last_byte: u64,
 }
 
+/// The times of a request that has got no complete answer, monotonic nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waited {
+    pub intended: u64,
+    /// `None`: it was never sent.
+    pub sent: Option<u64>,
+    /// Where an answer had begun.
+    pub first_byte: Option<u64>,
+    /// When it was given up.
+    pub until: u64,
+}
+
 impl Recorder {
     pub fn new() -> Self {
         Recorder { statuses: vec![0; 600], ..Recorder::default() }
@@ -419,12 +461,33 @@ impl Recorder {
         if let Some(count) = self.statuses.get_mut(usize::from(status)) {
             *count += 1;
         }
-        let response = stamps.last_byte.saturating_sub(stamps.intended);
-        self.counts.response_sum = self.counts.response_sum.saturating_add(response);
-        self.response.record(response);
-        self.last = response;
+        self.last = stamps.last_byte.saturating_sub(stamps.intended);
+        self.respond(self.last);
         self.service.record(stamps.last_byte.saturating_sub(stamps.sent));
         self.wait.record(stamps.first_byte.saturating_sub(stamps.sent));
+    }
+
+    #[inline]
+    fn respond(&mut self, ns: u64) {
+        self.counts.response_sum = self.counts.response_sum.saturating_add(ns);
+        self.response.record(ns);
+    }
+
+    /// The times of a request that is given up. What it would have taken is not known, and at least as long: who left it out would
+    /// measure a server that hangs by the answers that it gives. That it failed is said apart, by [`Recorder::fail`].
+    #[cold]
+    pub fn gave_up(&mut self, waited: Waited) {
+        self.respond(waited.until.saturating_sub(waited.intended));
+        if let Some(sent) = waited.sent {
+            self.service.record(waited.until.saturating_sub(sent));
+            self.wait.record(waited.first_byte.unwrap_or(waited.until).saturating_sub(sent));
+        }
+    }
+
+    /// Somebody has interrupted the run `ns` after a request was meant to start that has not ended: nobody has failed.
+    #[cold]
+    pub fn interrupted(&mut self, ns: u64) {
+        self.interrupted.record(ns);
     }
 
     /// What was answered last is what was expected.
@@ -441,6 +504,13 @@ impl Recorder {
             self.counts.requests += count;
             *self.counts.failures.entry(failure).or_default() += count;
         }
+    }
+
+    /// A request is sent again. `is_excused`: it is no fault of the server.
+    #[cold]
+    pub fn sent_again(&mut self, is_excused: bool) {
+        self.counts.sent_again += 1;
+        self.counts.sent_again_excused += u64::from(is_excused);
     }
 
     /// A connection is open, `ns` after its connect began.
@@ -498,6 +568,7 @@ impl Recorder {
             expected: self.expected.take(),
             service: self.service.take(),
             wait: self.wait.take(),
+            interrupted: self.interrupted.take(),
             connect: self.connect.take(),
             handshake: self.handshake.take(),
             lateness: self.lateness.take(),
@@ -592,5 +663,28 @@ mod tests {
         assert_eq!(sample.counts.availability(), 25.0);
         assert_eq!(sample.response.iter().map(|(_, count)| count).sum::<u64>(), 2);
         assert_eq!(recorder.take().counts, Counts::default());
+    }
+
+    /// Of a request that nobody answers it is known that it takes at least as long as somebody waited.
+    #[test]
+    fn who_is_given_up_has_waited() {
+        let mut recorder = Recorder::new();
+        recorder.answered(200, Stamps { intended: 0, sent: 10_000, first_byte: 20_000, last_byte: 30_000 });
+        recorder.succeed();
+        let waited = |sent, first_byte| Waited { intended: 0, sent, first_byte, until: 9_000_000 };
+        for waited in [waited(Some(10_000), None), waited(Some(10_000), Some(20_000)), waited(None, None)] {
+            recorder.gave_up(waited);
+            recorder.fail(Failure::Timeout, 1);
+        }
+        recorder.interrupted(5_000_000);
+        let sample = recorder.take();
+        let times = |pairs: &Pairs| {
+            let mut times = Times::default();
+            times.add(pairs);
+            (times.count(), times.max().as_nanos() / 100_000)
+        };
+        assert_eq!((sample.counts.requests, sample.counts.response_sum), (4, 27_030_000));
+        assert_eq!([&sample.response, &sample.service, &sample.wait].map(times), [(4, 90), (3, 89), (3, 89)]);
+        assert_eq!([&sample.expected, &sample.interrupted].map(times), [(1, 0), (1, 50)]);
     }
 }

@@ -4,6 +4,7 @@
 //! is cut in two. Heads go through the parser of `tidegate-wire`, so that what a strict client would refuse is
 //! an error here too.
 
+use crate::record::Failure;
 use tidegate_http::Field;
 use tidegate_wire::h1::{
     BodyDecoder, BodyError, BodyLength, FieldSpace, HeadLimits, HeadScanner, ResponseError, ResponseKind,
@@ -36,6 +37,16 @@ impl From<ResponseError> for ResponseFault {
 impl From<BodyError> for ResponseFault {
     fn from(fault: BodyError) -> Self {
         ResponseFault::Body(fault)
+    }
+}
+
+impl ResponseFault {
+    /// What it is of an answer that cannot be read to its end.
+    pub fn failure(&self) -> Failure {
+        match self {
+            ResponseFault::Head(ResponseError::HeadTooLarge) => Failure::HeadTooLarge,
+            _ => Failure::Malformed,
+        }
     }
 }
 

@@ -63,6 +63,9 @@ pub struct Interval {
     /// Times, as pairs.
     pub wait: Vec<(u64, u64)>,
     /// Times, as pairs.
+    #[serde(default)]
+    pub interrupted: Vec<(u64, u64)>,
+    /// Times, as pairs.
     pub connect: Vec<(u64, u64)>,
     /// Times, as pairs.
     #[serde(default)]
@@ -103,8 +106,12 @@ pub struct Outcome {
     pub intervals: Vec<Interval>,
     /// Requests that the warm-up took.
     pub warmup_requests: u64,
-    /// From the end of the warm-up to the last answer, nanoseconds.
+    /// From the end of the warm-up to the last answer, nanoseconds, or to the last request that was given up, as far as that was before
+    /// the end of the time of the load: a server that answers nothing any more does not make the run shorter.
     pub elapsed: u64,
+    /// From the end of the warm-up to the end of the last request, whatever became of it, nanoseconds.
+    #[serde(default)]
+    pub last_end: u64,
     /// Where requests came at a rate, for a time.
     #[serde(default)]
     pub schedule: Option<Schedule>,
@@ -205,7 +212,8 @@ struct Gathering<O> {
     warmup: u64,
     told: u32,
     progress: Progress,
-    last_answer: u64,
+    last: u64,
+    last_end: u64,
     observe: O,
 }
 
@@ -220,6 +228,7 @@ impl<O: FnMut(Progress)> Gathering<O> {
                 intervals: Vec::new(),
                 warmup_requests: 0,
                 elapsed: 0,
+                last_end: 0,
                 schedule: schedule(plan),
                 ending: Ending::Done,
                 digests: BTreeMap::new(),
@@ -238,7 +247,8 @@ impl<O: FnMut(Progress)> Gathering<O> {
             warmup,
             told: 0,
             progress: Progress::default(),
-            last_answer: 0,
+            last: 0,
+            last_end: 0,
             observe,
         }
     }
@@ -266,8 +276,9 @@ impl<O: FnMut(Progress)> Gathering<O> {
                 }
             }
             Message::Failed(failed) => self.outcome.keep_failed(failed),
-            Message::End { gave_up, last, fault } => {
-                self.last_answer = self.last_answer.max(last);
+            Message::End { gave_up, last, last_end, fault } => {
+                self.last = self.last.max(last);
+                self.last_end = self.last_end.max(last_end);
                 if gave_up {
                     self.outcome.ending = Ending::GaveUp;
                 }
@@ -304,7 +315,8 @@ impl<O: FnMut(Progress)> Gathering<O> {
             self.outcome.ending = Ending::Interrupted;
         }
         self.outcome.memory = host::peak_resident();
-        self.outcome.elapsed = self.last_answer.saturating_sub(start.saturating_add(self.warmup));
+        let measured = |until: u64| until.saturating_sub(start.saturating_add(self.warmup));
+        (self.outcome.elapsed, self.outcome.last_end) = (measured(self.last), measured(self.last_end));
         self.outcome
     }
 }
@@ -316,6 +328,7 @@ pub(crate) fn add(interval: &mut Interval, sample: Sample, worker: u32) {
         (&mut interval.expected, sample.expected),
         (&mut interval.service, sample.service),
         (&mut interval.wait, sample.wait),
+        (&mut interval.interrupted, sample.interrupted),
         (&mut interval.connect, sample.connect),
         (&mut interval.handshake, sample.handshake),
         (&mut interval.lateness, sample.lateness),
@@ -338,6 +351,7 @@ impl Interval {
         self.expected.extend(other.expected);
         self.service.extend(other.service);
         self.wait.extend(other.wait);
+        self.interrupted.extend(other.interrupted);
         self.connect.extend(other.connect);
         self.handshake.extend(other.handshake);
         self.lateness.extend(other.lateness);
@@ -354,14 +368,16 @@ impl Interval {
 pub struct Totals {
     /// Sums.
     pub counts: Counts,
-    /// From the intended start to the last byte.
+    /// From the intended start to the last byte, or to the moment that the request was given up. One of each request that ended.
     pub response: Times,
     /// The response times of those answered as expected alone.
     pub expected: Times,
-    /// From the first byte sent to the last received.
+    /// From the first byte sent to the last received, or to the moment that the request was given up.
     pub service: Times,
-    /// From the first byte sent to the first received.
+    /// From the first byte sent to the first received, or to the moment that the request was given up without one.
     pub wait: Times,
+    /// Of requests that had not ended when somebody interrupted: how long they had taken by then.
+    pub interrupted: Times,
     /// Of connects.
     pub connect: Times,
     /// Of TLS handshakes.
@@ -370,6 +386,13 @@ pub struct Totals {
     pub lateness: Times,
     /// Bytes per second of each answer, not a time.
     pub speed: Times,
+}
+
+impl Totals {
+    /// Requests that ended without a complete answer; their times are those that they were waited for.
+    pub fn without_answer(&self) -> u64 {
+        self.response.count().saturating_sub(self.counts.answered)
+    }
 }
 
 impl Outcome {
@@ -382,6 +405,7 @@ impl Outcome {
             totals.expected.add(&interval.expected);
             totals.service.add(&interval.service);
             totals.wait.add(&interval.wait);
+            totals.interrupted.add(&interval.interrupted);
             totals.connect.add(&interval.connect);
             totals.handshake.add(&interval.handshake);
             totals.lateness.add(&interval.lateness);
@@ -407,6 +431,7 @@ impl Outcome {
         self.started = self.started.min(other.started);
         self.warmup_requests += other.warmup_requests;
         self.elapsed = self.elapsed.max(other.elapsed);
+        self.last_end = self.last_end.max(other.last_end);
         if self.ending == Ending::Done {
             self.ending = other.ending;
         }
@@ -453,6 +478,7 @@ impl Outcome {
         for interval in self.intervals.drain(..count) {
             self.warmup_requests += interval.counts.requests;
             self.elapsed = self.elapsed.saturating_sub(interval.length);
+            self.last_end = self.last_end.saturating_sub(interval.length);
             if let Some(schedule) = &mut self.schedule {
                 schedule.length = schedule.length.saturating_sub(interval.length);
             }
@@ -512,7 +538,8 @@ mod tests {
             let sample = Box::new(Sample { interval, counts, length: 1_000_000_000, ..Sample::default() });
             gathering.take(Message::Sample { worker: 0, sample });
         }
-        gathering.take(Message::End { gave_up: false, last: (elapsed * 1e9) as u64, fault: None });
+        let last = (elapsed * 1e9) as u64;
+        gathering.take(Message::End { gave_up: false, last, last_end: last, fault: None });
         gathering.finish(0, ending == Ending::Interrupted)
     }
 

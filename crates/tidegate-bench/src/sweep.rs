@@ -102,7 +102,7 @@ const KINDS: [(&str, &[Failure]); 5] = [
     ("refused", &[Failure::Refused, Failure::Connect]),
     ("timeout", &[Failure::Timeout, Failure::ConnectTimeout]),
     ("reset", &[Failure::Reset, Failure::Closed, Failure::Truncated, Failure::StreamReset, Failure::GoAway]),
-    ("answer", &[Failure::Status, Failure::Check, Failure::Malformed]),
+    ("answer", &[Failure::Status, Failure::Check, Failure::Malformed, Failure::HeadTooLarge]),
     ("client", &[Failure::Descriptors, Failure::Ports, Failure::Unsent, Failure::Unanswered]),
 ];
 

@@ -89,6 +89,7 @@ fn outcome(mut recorder: Recorder, elapsed: u64) -> Outcome {
         intervals: vec![interval],
         warmup_requests: 0,
         elapsed,
+        last_end: elapsed,
         schedule: None,
         ending: Ending::Done,
         digests: BTreeMap::new(),

@@ -7,7 +7,7 @@
 
 use crate::plan::{Load, Pace, Plan};
 use crate::quantity::{self, show_bytes, show_duration};
-use crate::record::{Counts, Failure};
+use crate::record::{Counts, Failure, Times};
 use crate::run::{Ending, Outcome, Totals};
 use crate::statistics::warmup_length;
 use serde::Serialize;
@@ -152,12 +152,18 @@ impl Target {
         }
     }
 
-    /// Why it is missed, `None` if it is met.
+    /// Why it is missed, `None` if it is met. One of time is met where both meet it: all requests that ended, those that were given up with
+    /// the time that they were waited for, and those that were answered as expected.
     pub fn missed(&self, totals: &Totals, seconds: f64) -> Option<String> {
         let counts = &totals.counts;
-        let above = |name: &str, seen: Duration, limit: Duration| {
+        // Neither answers that were not asked for and came fast, nor requests that were given up, make a server fast.
+        let above = |name: &str, seen: fn(&Times, f64) -> Duration, rank: f64, limit: Duration| {
+            let (all, expected) = (seen(&totals.response, rank), seen(&totals.expected, rank));
+            let (seen, whose) =
+                if all > limit { (all, "") } else { (expected, " of those answered as expected") };
             (seen > limit).then(|| {
-                format!("{name} is {}, over the target of {}", show_duration(seen), show_duration(limit))
+                let (seen, limit) = (show_duration(seen), show_duration(limit));
+                format!("{name}{whose} is {seen}, over the target of {limit}")
             })
         };
         let below = |name: &str, seen: f64, limit: f64, unit: &str| {
@@ -165,10 +171,10 @@ impl Target {
         };
         match *self {
             Target::Percentile(rank, limit) => {
-                above(&format!("p{rank} of the response time"), totals.response.percentile(rank), limit)
+                above(&format!("p{rank} of the response time"), Times::percentile, rank, limit)
             }
-            Target::Mean(limit) => above("the mean response time", totals.response.mean(), limit),
-            Target::Max(limit) => above("the longest response time", totals.response.max(), limit),
+            Target::Mean(limit) => above("the mean response time", |times, _| times.mean(), 0.0, limit),
+            Target::Max(limit) => above("the longest response time", |times, _| times.max(), 0.0, limit),
             Target::Availability(limit) => below("availability", counts.availability(), limit, " %"),
             Target::Rate(limit) => {
                 below("the rate", counts.succeeded as f64 / seconds.max(1e-9), limit, "/s")
@@ -349,8 +355,10 @@ const PROTOCOL_ERRORS_SHOWN: usize = 5;
 fn notes(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Vec<String> {
     let mut notes = Vec::new();
     if outcome.ending == Ending::Interrupted {
-        notes.push("interrupted; these are the results up to there".to_owned());
+        notes.push(interrupted(totals));
     }
+    notes.extend(without_answer(totals));
+    notes.extend(totals.counts.sent_again_shown());
     notes.extend(hidden_stall(plan, outcome, totals));
     notes.extend(warmup(plan, outcome, totals));
     let is_timed = outcome.ending == Ending::Done && totals.counts.answered > 0;
@@ -376,6 +384,30 @@ fn notes(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Vec<String> {
     notes
 }
 
+/// That somebody has interrupted the run, and what was under way then.
+pub(crate) fn interrupted(totals: &Totals) -> String {
+    let under_way = match totals.interrupted.count() {
+        0 => String::new(),
+        count => format!(
+            "; {count} requests had not ended, the longest after {}, and count neither as failed nor in any time",
+            show_duration(totals.interrupted.max())
+        ),
+    };
+    format!("interrupted; these are the results up to there{under_way}")
+}
+
+/// That times are those of requests without an answer, too.
+pub(crate) fn without_answer(totals: &Totals) -> Option<String> {
+    let count = totals.without_answer();
+    let of = totals.response.count();
+    (count > 0).then(|| {
+        format!(
+            "{count} of {of} requests got no answer; they count in the times with as long as they were waited for, and would have \
+             taken longer"
+        )
+    })
+}
+
 /// How far a percentile must move for the warm-up to be worth a word.
 const WARMUP_MATTERS: f64 = 0.5;
 
@@ -389,7 +421,7 @@ fn warmup(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Option<String> {
     let means: Vec<f64> = outcome
         .intervals
         .iter()
-        .map(|interval| interval.counts.response_sum as f64 / interval.counts.answered.max(1) as f64)
+        .map(|interval| interval.counts.response_sum as f64 / interval.counts.requests.max(1) as f64)
         .collect();
     let count = warmup_length(&means);
     if count == 0 {
@@ -445,7 +477,7 @@ fn hidden_stall(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Option<Strin
     }
     if let Some(slow) = slow_clients(plan) {
         return Some(format!(
-            "the longest answer took {}, and p99 is {}: {slow}, and their times are among these. Whether the server stood still \
+            "the longest request took {}, and p99 is {}: {slow}, and their times are among these. Whether the server stood still \
              in between shows only without them",
             show_duration(longest),
             show_duration(typical),
@@ -456,7 +488,7 @@ fn hidden_stall(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Option<Strin
     let corrected = totals.response.histogram().clone_correct((per_connection * 1e9) as u64);
     let told = Duration::from_nanos(corrected.value_at_percentile(99.0));
     Some(format!(
-        "the longest answer took {}, yet p99 is {}: a closed loop asks nothing while it waits, so each stall counts \
+        "the longest request took {}, yet p99 is {}: a closed loop asks nothing while it waits, so each stall counts \
          once per connection. At the same rate on a schedule p99 would be near {}; measure it with --rate {}",
         show_duration(longest),
         show_duration(typical),
@@ -511,6 +543,7 @@ mod tests {
         let mut totals = Totals::default();
         for _ in 0..100 {
             totals.response.record(20_000_000);
+            totals.expected.record(20_000_000);
         }
         totals.counts.requests = 100;
         totals.counts.succeeded = 99;
@@ -520,5 +553,31 @@ mod tests {
         assert!(missed("availability=99.9").unwrap().contains("99.00 %"));
         assert_eq!(missed("rate=99"), None);
         assert!(missed("rate=100").is_some());
+    }
+
+    /// Nine fast answers that nobody wants, and one that is wanted and slow: the server is slow. The other way round, too.
+    #[test]
+    fn a_target_of_time_is_met_by_all_and_by_those_as_expected() {
+        let times = |fast: u64, slow: u64| {
+            let mut times = Times::default();
+            (0..fast).for_each(|_| times.record(1_000_000));
+            (0..slow).for_each(|_| times.record(600_000_000));
+            times
+        };
+        let missed = |response: Times, expected: Times, target: &str| {
+            let totals = Totals { response, expected, ..Totals::default() };
+            Target::parse(target).unwrap().missed(&totals, 1.0)
+        };
+        for target in ["p80=200ms", "mean=200ms", "max=500ms"] {
+            let sentence = missed(times(90, 10), times(0, 10), target).unwrap();
+            assert_eq!(
+                sentence.contains("of those answered as expected"),
+                target != "max=500ms",
+                "{sentence}"
+            );
+            let sentence = missed(times(50, 50), times(50, 0), target).unwrap();
+            assert!(!sentence.contains("as expected"), "{sentence}");
+            assert_eq!(missed(times(99, 0), times(9, 0), target), None);
+        }
     }
 }

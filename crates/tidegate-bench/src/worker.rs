@@ -11,13 +11,12 @@ mod streams;
 
 pub(crate) use source::Claims;
 
-use crate::check::BodyCheck;
 use crate::clock::{Alarm, monotonic_ns, ns, thread_cpu};
-use crate::connection::{Budget, Channel, Connection, Exchange};
-use crate::http2::Session;
+use crate::connection::{Asked, Budget, Channel, Connection, Exchange};
+use crate::http2::{Session, Stream};
 use crate::plan::{Load, Plan};
 use crate::random::Random;
-use crate::record::{FAILED_KEPT, FailedExchange, Failure, Recorder, Sample};
+use crate::record::{FAILED_KEPT, FailedExchange, Failure, Recorder, Sample, Waited};
 use crate::request::Prepared;
 use crate::schedule::Schedule;
 use gather::Gather;
@@ -64,8 +63,11 @@ pub(crate) enum Message {
     /// It has ended.
     End {
         gave_up: bool,
-        /// Of the last answer; of the end where there was none.
+        /// Of the last answer, or of the last request that was given up, as far as that was before the end of the time of the load; of the end
+        /// where there was none.
         last: u64,
+        /// When the last request ended.
+        last_end: u64,
         fault: Option<io::Error>,
     },
 }
@@ -109,6 +111,8 @@ pub(crate) struct Worker<'s> {
     interval_began: u64,
     cpu: Duration,
     last_answer: u64,
+    /// When a request ended last that got no answer.
+    last_given_up: u64,
     failures_in_a_row: u32,
     has_connect_failure: bool,
     has_given_up: bool,
@@ -127,10 +131,15 @@ pub(crate) fn run(shared: &Shared, number: u32, collector: Sender<Message>) {
         Ok(mut worker) => {
             let fault = worker.run().err();
             worker.finish();
-            let last = if worker.has_answer { worker.last_answer } else { monotonic_ns() };
-            Message::End { gave_up: worker.has_given_up, last, fault }
+            let last_end = worker.last_answer.max(worker.last_given_up);
+            let last = match (worker.has_answer, worker.has_given_up) {
+                (false, _) => monotonic_ns(),
+                (true, true) => worker.last_answer,
+                (true, false) => worker.last_answer.max(worker.last_given_up.min(worker.end)),
+            };
+            Message::End { gave_up: worker.has_given_up, last, last_end, fault }
         }
-        Err(error) => Message::End { gave_up: false, last: 0, fault: Some(error) },
+        Err(error) => Message::End { gave_up: false, last: 0, last_end: 0, fault: Some(error) },
     };
     // A collector that has gone away has lost interest.
     let _ = report.send(end);
@@ -188,6 +197,7 @@ impl<'s> Worker<'s> {
             interval_began: shared.start,
             cpu: Duration::ZERO,
             last_answer: shared.start,
+            last_given_up: shared.start,
             failures_in_a_row: 0,
             has_connect_failure: false,
             has_given_up: false,
@@ -261,7 +271,7 @@ impl<'s> Worker<'s> {
     fn turn(&mut self, now: u64) {
         // Arrivals that are due come before the end, else a late worker would lose its last ones.
         self.take_arrivals(now);
-        if !self.is_stopping && (now >= self.end || self.shared.stop.load(Relaxed) || self.has_run_dry()) {
+        if !self.is_stopping && (now >= self.end || self.is_interrupted() || self.has_run_dry()) {
             self.stop(now);
         }
         self.open_rested(now);
@@ -276,6 +286,11 @@ impl<'s> Worker<'s> {
             self.hand_over(self.interval_end());
         }
         self.give_up_if_hopeless(now);
+    }
+
+    /// Whether somebody wants the run to end now.
+    fn is_interrupted(&self) -> bool {
+        self.shared.stop.load(Relaxed)
     }
 
     /// Whether nothing is left to start.
@@ -328,31 +343,20 @@ impl<'s> Worker<'s> {
     }
 
     fn is_over(&self, now: u64) -> bool {
-        let is_cut = now >= self.cut || self.shared.stop.load(Relaxed);
+        let is_cut = now >= self.cut || self.is_interrupted();
         self.is_stopping && (is_cut || (self.outstanding == 0 && self.source.waiting() == 0))
     }
 
     /// What is left at the end is counted, and the last interval handed over.
     fn finish(&mut self) {
         let now = monotonic_ns();
-        self.recorder.fail(Failure::Unsent, self.source.waiting());
-        let (mut unanswered, mut counted) = (Vec::new(), 0);
         for key in self.connections.keys().collect::<Vec<_>>() {
-            let Some(connection) = self.connections.get_mut(key) else { continue };
-            // One whose answer was wrong already has failed for that.
-            let is_counted = connection.check.as_ref().is_some_and(|check| check.is_counted);
-            counted += u64::from(is_counted);
-            unanswered
-                .extend(connection.in_flight.iter().skip(is_counted.into()).map(|exchange| exchange.request));
-            let streams = connection.session.iter_mut().flat_map(|session| session.take_all(|_| true));
-            unanswered.extend(streams.map(|stream| stream.carried.exchange.request));
+            let Some(mut connection) = self.connections.remove(key) else { continue };
+            self.give_up_all(&mut connection, Failure::Unanswered, now);
         }
-        self.recorder.fail(Failure::Unanswered, self.outstanding.saturating_sub(counted));
-        unanswered.into_iter().for_each(|request| self.keep_failed(request, Failure::Unanswered, None, now));
-        while self.failed.len() < FAILED_KEPT
-            && let Some(request) = self.source.take_unsent()
-        {
-            self.keep_failed(request, Failure::Unsent, None, now);
+        while let Some((intended, request)) = self.source.take_unsent() {
+            let exchange = Exchange { intended, sent: now, request, attempts: 0 };
+            self.give_up(GivenUp::unsent(exchange), Failure::Unsent, now);
         }
         self.hand_over(now);
         if !self.digests.is_empty() {
@@ -475,9 +479,7 @@ impl<'s> Worker<'s> {
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         if let Some(exchange) = exchange {
             self.outstanding -= 1;
-            let failure = connect_failure(error);
-            self.recorder.fail(failure, 1);
-            self.keep_failed(exchange.request, failure, None, now);
+            self.give_up(GivenUp::unsent(exchange), connect_failure(error), now);
         }
         self.rest(now);
     }
@@ -498,11 +500,48 @@ impl<'s> Worker<'s> {
         });
     }
 
-    /// A request has ended without a complete answer. One whose answer was wrong before that has been counted.
-    fn fail_unanswered(&mut self, exchange: Exchange, check: Option<&BodyCheck>, failure: Failure, now: u64) {
-        if !check.is_some_and(|check| check.is_counted) {
+    /// A request has ended without a complete answer: it has failed, and counts with the time that it was waited for. Where somebody has
+    /// interrupted the run nobody has failed.
+    fn give_up(&mut self, request: GivenUp, failure: Failure, now: u64) {
+        let is_interrupted =
+            matches!(failure, Failure::Unsent | Failure::Unanswered) && self.is_interrupted();
+        if !is_interrupted {
+            self.last_given_up = now;
+        }
+        if !self.source.counts(request.intended) {
+            self.recorder.counts.warmup += u64::from(!is_interrupted);
+            return;
+        }
+        if is_interrupted && !request.is_counted {
+            return self.recorder.interrupted(now.saturating_sub(request.intended));
+        }
+        let GivenUp { intended, sent, first_byte, .. } = request;
+        self.recorder.gave_up(Waited { intended, sent, first_byte, until: now });
+        if !request.is_counted {
             self.recorder.fail(failure, 1);
-            self.keep_failed(exchange.request, failure, None, now);
+            self.keep_failed(request.request, failure, None, now);
+        }
+    }
+
+    /// Gives up all that is under way on a connection that is gone.
+    fn give_up_all(&mut self, connection: &mut Connection, failure: Failure, now: u64) {
+        let is_sent = connection.is_connected && !connection.channel.is_handshaking();
+        let streams = connection.session.iter_mut().flat_map(|session| session.take_all(|_| true));
+        for stream in streams {
+            self.give_up(GivenUp::stream(&stream), failure, now);
+        }
+        let has_begun = !connection.reader.is_between();
+        let check = connection.check.take();
+        for (place, exchange) in connection.in_flight.drain(..).enumerate() {
+            let is_front = place == 0;
+            let given_up = GivenUp {
+                sent: Some(exchange.sent).filter(|_| is_sent && connection.session.is_none()),
+                first_byte: Some(connection.first_byte).filter(|_| is_front && has_begun),
+                // One whose answer was wrong already has failed for that.
+                is_counted: is_front && check.as_ref().is_some_and(|check| check.is_counted),
+                ..GivenUp::unsent(exchange)
+            };
+            self.give_up(given_up, failure, now);
         }
     }
 
@@ -539,26 +578,41 @@ impl<'s> Worker<'s> {
         connection.channel.reset_on_close();
         let count = connection.under_way() as u64;
         self.outstanding -= count;
-        let check = connection.check.take();
-        if let Some(first) = connection.in_flight.pop_front() {
-            self.fail_unanswered(first, check.as_deref(), failure, now);
-        }
-        for stream in connection.session.iter_mut().flat_map(|session| session.take_all(|_| true)) {
-            self.fail_unanswered(stream.carried.exchange, None, failure, now);
-        }
+        self.give_up_all(&mut connection, failure, now);
         if !connection.is_connected {
             self.has_connect_failure = true;
         }
         if count > 0 {
             self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         }
-        self.recorder.fail(failure, connection.in_flight.len() as u64);
-        for exchange in connection.in_flight.iter().take(FAILED_KEPT) {
-            self.keep_failed(exchange.request, failure, None, now);
-        }
         drop(connection);
         self.rest(now);
         self.serve_waiting(now);
+    }
+}
+
+/// A request that has got no complete answer.
+struct GivenUp {
+    intended: u64,
+    /// When its first byte was sent, if it was.
+    sent: Option<u64>,
+    /// When its answer began, if it did.
+    first_byte: Option<u64>,
+    /// Its number in the mix.
+    request: u32,
+    /// It has been counted as failed already, for what had come of its answer.
+    is_counted: bool,
+}
+
+impl GivenUp {
+    fn unsent(Exchange { intended, request, .. }: Exchange) -> GivenUp {
+        GivenUp { intended, sent: None, first_byte: None, request, is_counted: false }
+    }
+
+    fn stream(stream: &Stream<Asked>) -> GivenUp {
+        let exchange = stream.carried.exchange;
+        let first_byte = Some(stream.first_byte).filter(|_| stream.status != 0);
+        GivenUp { sent: Some(exchange.sent), first_byte, ..GivenUp::unsent(exchange) }
     }
 }
 

@@ -250,7 +250,7 @@ pub struct Delta {
     /// What ended in it.
     #[prost(message, optional, tag = "4")]
     pub counts: Option<Counts>,
-    /// Response, expected, service, wait, connect, handshake, lateness, speed.
+    /// Response, expected, service, wait, interrupted, connect, handshake, lateness, speed.
     #[prost(message, repeated, tag = "5")]
     pub times: Vec<Pairs>,
     /// Connections open at its end.
@@ -315,7 +315,7 @@ pub struct Pairs {
 #[derive(Clone, PartialEq, Message)]
 pub struct Counts {
     /// Requests, succeeded, answered, bytes, body bytes, bytes sent, connects, TLS in full, TLS resumed, queued, conforming,
-    /// dropped, surplus, sum of the response times, warm-up.
+    /// dropped, sent again, of those excused, surplus, sum of the response times, warm-up.
     #[prost(uint64, repeated, tag = "1")]
     pub sums: Vec<u64>,
     /// Kinds of failures, by their places in `Failure::ALL`.
@@ -347,9 +347,12 @@ pub struct Operation {
     /// Ended well.
     #[prost(uint64, tag = "2")]
     pub succeeded: u64,
-    /// Response times of those.
+    /// Response times of those that asked for something.
     #[prost(message, optional, tag = "3")]
     pub response: Option<Pairs>,
+    /// Response times of those that ended well.
+    #[prost(message, optional, tag = "11")]
+    pub expected: Option<Pairs>,
     /// Starts whose next start is known.
     #[prost(uint64, tag = "4")]
     pub cycles: u64,

@@ -118,6 +118,8 @@ fn counts(sums: &Sums) -> Counts {
             sums.queued,
             sums.conforming,
             sums.dropped,
+            sums.sent_again,
+            sums.sent_again_excused,
             sums.surplus,
             sums.response_sum,
             sums.warmup,
@@ -145,10 +147,12 @@ fn sums(counts: Counts) -> Result<Sums, RecordError> {
         queued,
         conforming,
         dropped,
+        sent_again,
+        sent_again_excused,
         surplus,
         response_sum,
         warmup,
-    ] = <[u64; 15]>::try_from(counts.sums).map_err(|_| RecordError::Length("sums"))?;
+    ] = <[u64; 17]>::try_from(counts.sums).map_err(|_| RecordError::Length("sums"))?;
     if counts.failures.len() != counts.failed.len() || counts.failures.len() > Failure::ALL.len() {
         return Err(RecordError::Length("failures"));
     }
@@ -171,6 +175,8 @@ fn sums(counts: Counts) -> Result<Sums, RecordError> {
         queued,
         conforming,
         dropped,
+        sent_again,
+        sent_again_excused,
         surplus,
         // The recorder lets it saturate, and so do those who add it up.
         response_sum,
@@ -189,7 +195,7 @@ fn sums(counts: Counts) -> Result<Sums, RecordError> {
     }
     let mut plain = [requests, succeeded, answered, connects, tls_full, tls_resumed, queued, conforming]
         .into_iter()
-        .chain([dropped, surplus, warmup])
+        .chain([dropped, sent_again, sent_again_excused, surplus, warmup])
         .chain(sums.failures.values().copied())
         .chain(sums.protocol_errors.values().copied())
         .chain(sums.statuses.values().copied());
@@ -209,6 +215,7 @@ pub(super) fn delta(sequence: u64, second: &SecondOfWorker) -> Delta {
         &sample.expected,
         &sample.service,
         &sample.wait,
+        &sample.interrupted,
         &sample.connect,
         &sample.handshake,
         &sample.lateness,
@@ -218,6 +225,7 @@ pub(super) fn delta(sequence: u64, second: &SecondOfWorker) -> Delta {
         ended: tally.ended,
         succeeded: tally.succeeded,
         response: Some(pairs(&tally.response)),
+        expected: Some(pairs(&tally.expected)),
         cycles: tally.cycles,
         cycle_due: tally.cycle_due,
         cycle_achieved: tally.cycle_achieved,
@@ -268,8 +276,8 @@ pub(super) fn second(delta: Delta, bounds: &mut Bounds) -> Result<SecondOfWorker
     if delta.others > MOST_COUNT || delta.others_failed > MOST_COUNT {
         return Err(RecordError::TooLarge("operations"));
     }
-    let times = <[Pairs; 8]>::try_from(delta.times).map_err(|_| RecordError::Length("histograms"))?;
-    let [response, expected, service, wait, connect, handshake, lateness, speed] = times;
+    let times = <[Pairs; 9]>::try_from(delta.times).map_err(|_| RecordError::Length("histograms"))?;
+    let [response, expected, service, wait, interrupted, connect, handshake, lateness, speed] = times;
     let operations = delta.operations.into_iter().zip(&bounds.operations);
     let operations: Result<Vec<Tally>, RecordError> =
         operations.map(|(operation, counts)| tally(operation, *counts)).collect();
@@ -282,6 +290,7 @@ pub(super) fn second(delta: Delta, bounds: &mut Bounds) -> Result<SecondOfWorker
             expected: histogram(expected)?,
             service: histogram(service)?,
             wait: histogram(wait)?,
+            interrupted: histogram(interrupted)?,
             connect: histogram(connect)?,
             handshake: histogram(handshake)?,
             lateness: histogram(lateness)?,
@@ -343,6 +352,7 @@ fn tally(operation: Operation, counts: usize) -> Result<Tally, RecordError> {
         ended: operation.ended,
         succeeded: operation.succeeded,
         response: histogram(operation.response.unwrap_or_default())?,
+        expected: histogram(operation.expected.unwrap_or_default())?,
         cycles: operation.cycles,
         cycle_due: operation.cycle_due,
         cycle_achieved: operation.cycle_achieved,
@@ -515,6 +525,7 @@ mod tests {
             expected: histogram(50),
             service: histogram(50),
             wait: histogram(50),
+            interrupted: histogram(5),
             connect: histogram(5),
             handshake: histogram(5),
             lateness: histogram(50),
@@ -527,12 +538,13 @@ mod tests {
         };
         let operations = (0..2)
             .map(|_| {
-                let response = histogram(20);
-                let succeeded = response.iter().map(|(_, count)| count).sum();
+                let (response, expected) = (histogram(20), histogram(20));
+                let succeeded = expected.iter().map(|(_, count)| count).sum();
                 Tally {
                     ended: succeeded + 1,
                     succeeded,
                     response,
+                    expected,
                     cycles: 3,
                     cycle_due: 9,
                     cycle_achieved: 8,
@@ -568,6 +580,7 @@ mod tests {
                 &mut requests.expected,
                 &mut requests.service,
                 &mut requests.wait,
+                &mut requests.interrupted,
                 &mut requests.connect,
                 &mut requests.handshake,
                 &mut requests.lateness,
@@ -575,7 +588,10 @@ mod tests {
             ] {
                 merged(pairs);
             }
-            second.operations.iter_mut().for_each(|tally| merged(&mut tally.response));
+            for tally in &mut second.operations {
+                merged(&mut tally.response);
+                merged(&mut tally.expected);
+            }
         }
         format!("{:?} {:?} {}", outcome.seconds, outcome.failed, outcome.unsent)
     }
@@ -659,7 +675,7 @@ mod tests {
             ("most open", |delta| delta.most_open = u32::MAX, RecordError::TooLarge("users")),
             ("cpu", |delta| delta.cpu = u64::MAX, RecordError::TooLarge("times")),
             ("counts", |delta| delta.counts = None, RecordError::Length("sums")),
-            ("histograms", |delta| delta.times.truncate(7), RecordError::Length("histograms")),
+            ("histograms", |delta| delta.times.truncate(8), RecordError::Length("histograms")),
             ("pairs", |delta| delta.times[0].values.push(1), RecordError::Length("histogram")),
             (
                 "values",

@@ -17,7 +17,7 @@ pub struct About {
     pub processors: String,
     /// Of this program.
     pub version: String,
-    /// The command line, quoted as a shell reads it.
+    /// The command line, quoted as a shell reads it, without the values of header fields that are secrets.
     pub command: String,
 }
 
@@ -33,7 +33,7 @@ impl About {
             kernel: format!("{} {} {}", kernel("ostype"), kernel("osrelease"), std::env::consts::ARCH),
             processors: processors(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
             version: version.to_owned(),
-            command: command.map(|word| quoted(&word)).collect::<Vec<_>>().join(" "),
+            command: command.map(|word| quoted(&without_secret(word))).collect::<Vec<_>>().join(" "),
         }
     }
 
@@ -52,6 +52,18 @@ fn processors(cpuinfo: &str) -> String {
         Some((_, model)) => format!("{count} processors ({})", model.trim()),
         None => format!("{count} processors"),
     }
+}
+
+/// Parts of names of header fields whose values are nobody else's concern: reports are sent around.
+const SECRETS: [&str; 6] = ["auth", "cookie", "token", "secret", "password", "key"];
+
+/// A word of the command line; of a header field that is a secret, as `-H` takes it, the name alone.
+fn without_secret(word: String) -> String {
+    let Some((name, _)) = word.split_once(':') else { return word };
+    let field = ["--header=", "-H"].into_iter().find_map(|option| name.strip_prefix(option)).unwrap_or(name);
+    let field = field.trim().to_ascii_lowercase();
+    let is_name = !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if is_name && SECRETS.iter().any(|secret| field.contains(secret)) { format!("{name}: …") } else { word }
 }
 
 fn quoted(word: &str) -> String {
@@ -73,6 +85,18 @@ mod tests {
         let words = ["tidegate", "bench", "-H", "A: b'c", "http://x/?a=b&c=d", ""].map(str::to_owned);
         let about = About::here(0.0, "1.2.3", words.into_iter());
         assert_eq!(about.command, r"tidegate bench -H 'A: b'\''c' 'http://x/?a=b&c=d' ''");
+        let secret = |word: &str| without_secret(word.to_owned());
+        for word in [
+            "Authorization: Bearer abc",
+            "-HX-Api-Key:abc",
+            "--header=cookie: abc",
+            "Proxy-Authorization:abc",
+        ] {
+            assert!(!secret(word).contains("abc") && secret(word).ends_with(": …"), "{}", secret(word));
+        }
+        for word in ["http://token.test:8080/?key=abc", "Accept: auth", "-Hauthor", "--html=key.html"] {
+            assert_eq!(secret(word), word);
+        }
         assert_eq!(about.date, "Thu, 01 Jan 1970 00:00:00 GMT");
         assert!(about.sentence().ends_with("tidegate 1.2.3"), "{}", about.sentence());
     }

@@ -17,7 +17,7 @@ const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1d2329;--soft:#59636e;--page:#f4f5f7;--card:#fff;--line:#eceef1;--edge:#8a939d;--link:#1c5d99}\
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);margin:0;padding:24px}\
 main{max-width:800px;margin:0 auto}\
-h1{font-size:20px;margin:0 0 4px}h2{font-size:16px;margin:28px 0 8px}\
+h1{font-size:20px;margin:0 0 4px;overflow-wrap:anywhere}h2{font-size:16px;margin:28px 0 8px}\
 .sub{color:var(--soft);margin:0 0 16px;overflow-wrap:anywhere}\
 .verdict{border-radius:8px;padding:14px 18px;margin:0 0 16px;color:#fff}\
 .verdict b{font-size:20px}.verdict ul{margin:6px 0 0;padding-left:20px}\
@@ -65,20 +65,29 @@ pub fn page(report: &Report) -> String {
         host.map(pressure),
     ];
     push_charts(&mut body, charts.into_iter().flatten());
-    body.push_str(
-        "<h2>Response time</h2><div class=card><table><tr><th>share answered within<th>response<th>service",
-    );
-    for rank in PERCENTILES.into_iter().chain([100.0]) {
-        let _ = write!(
-            body,
-            "<tr><td>{rank} %<td>{}<td>{}",
-            show_duration(report.totals.response.percentile(rank)),
-            show_duration(report.totals.service.percentile(rank))
-        );
+    // Where nothing was answered there are no times of answers.
+    if report.totals.counts.answered > 0 {
+        body.push_str(&response_times(report));
     }
-    body.push_str("</table></div>");
     body.push_str(&failed(report));
     document(&report.subject, &body)
+}
+
+/// The table of percentiles.
+fn response_times(report: &Report) -> String {
+    let totals = &report.totals;
+    let mut out = format!(
+        "<h2>Response time</h2><div class=card><table><tr><th>share answered{} within<th>response<th>of what was expected<th>service",
+        if totals.without_answer() > 0 { " or given up" } else { "" }
+    );
+    for rank in PERCENTILES.into_iter().chain([100.0]) {
+        let _ = write!(out, "<tr><td>{rank} %");
+        for times in [&totals.response, &totals.expected, &totals.service] {
+            let _ = write!(out, "<td>{}", show_duration(times.percentile(rank)));
+        }
+    }
+    out.push_str("</table></div>");
+    out
 }
 
 /// The first requests that failed.

@@ -68,6 +68,10 @@ pub fn json(report: &Report) -> Value {
         "host": report.host,
         "intervals": intervals(report),
     });
+    object["without_answer"] = json!(totals.without_answer());
+    object["interrupted"] = json!(totals.interrupted.count());
+    object["sent_again"] = json!(counts.sent_again);
+    object["sent_again_excused"] = json!(counts.sent_again_excused);
     object["dropped"] = json!(counts.dropped);
     object["surplus"] = json!(counts.surplus);
     object["protocol_errors"] = json!(counts.protocol_errors);

@@ -88,9 +88,9 @@ impl Report {
         if seconds > 0.0 { self.totals.counts.answered as f64 / seconds } else { 0.0 }
     }
 
-    /// Requests under way on average (Little's law).
+    /// Requests under way on average, until the last one had ended (Little's law).
     pub fn concurrency(&self) -> f64 {
-        let seconds = self.outcome.seconds();
+        let seconds = self.outcome.seconds().max(self.outcome.last_end as f64 / 1e9);
         if seconds > 0.0 { self.totals.counts.response_sum as f64 / 1e9 / seconds } else { 0.0 }
     }
 

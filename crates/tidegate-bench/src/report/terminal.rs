@@ -3,7 +3,7 @@
 use super::Report;
 use crate::host::Host;
 use crate::quantity::{show_bytes, show_duration};
-use crate::record::{Failure, Times};
+use crate::record::Times;
 use crate::verdict::Judgement;
 use std::fmt::Write;
 
@@ -65,14 +65,12 @@ pub fn screen(report: &Report) -> String {
     if let Some(spoken) = &report.outcome.tls {
         line("TLS", spoken.clone());
     }
-    line(
-        "Longest, shortest",
-        format!(
-            "{}, {}",
-            show_duration(report.totals.response.max()),
-            show_duration(report.totals.response.min())
-        ),
-    );
+    let (longest, shortest) = (report.totals.response.max(), report.totals.response.min());
+    if counts.answered > 0 {
+        line("Longest, shortest", format!("{}, {}", show_duration(longest), show_duration(shortest)));
+    } else if report.totals.response.count() > 0 {
+        line("Longest", format!("{}, without an answer", show_duration(longest)));
+    }
     if let Some(bitrate) = report.min_bitrate {
         let share = 100.0 * counts.conforming as f64 / counts.answered.max(1) as f64;
         line("Conforming", format!("{} ({share:.2} %) at {bitrate} bit/s or more", counts.conforming));
@@ -95,10 +93,13 @@ pub fn screen(report: &Report) -> String {
         line("This host", show_host(host));
     }
     out.push('\n');
-    out.push_str(&connection_times(report));
-    out.push('\n');
-    out.push_str(&percentiles(report));
-    out.push('\n');
+    // Where nothing was answered there are no times of answers.
+    if counts.answered > 0 {
+        out.push_str(&connection_times(report));
+        out.push('\n');
+        out.push_str(&percentiles(report));
+        out.push('\n');
+    }
     out.push_str(&failed(report));
     out.push_str(&show_judgement(&report.judgement));
     out
@@ -202,7 +203,7 @@ fn show_host(host: &Host) -> String {
 fn connection_times(report: &Report) -> String {
     let mut rows = vec![["Times", "min", "mean", "+/-sd", "median", "max"].map(str::to_owned).to_vec()];
     let mut row = |name: &str, times: &Times| {
-        let show = |time| show_duration(time);
+        let show = |time| if times.count() == 0 { "-".to_owned() } else { show_duration(time) };
         rows.push(vec![
             name.to_owned(),
             show(times.min()),
@@ -219,14 +220,17 @@ fn connection_times(report: &Report) -> String {
     row("  Waiting (first byte)", &report.totals.wait);
     row("  Service (sent to end)", &report.totals.service);
     row("  Total (meant to end)", &report.totals.response);
-    if report.totals.counts.failures.contains_key(&Failure::Status) {
+    if report.totals.counts.failed() > 0 {
         row("  of what was expected", &report.totals.expected);
     }
     table(&rows)
 }
 
 fn percentiles(report: &Report) -> String {
-    let mut out = "Share of the requests answered within\n".to_owned();
+    let mut out = match report.totals.without_answer() {
+        0 => "Share of the requests answered within\n".to_owned(),
+        count => format!("Share of the requests answered, or given up ({count}), within\n"),
+    };
     for percent in super::PERCENTILES {
         let time = show_duration(report.totals.response.percentile(percent));
         let _ = writeln!(out, "  {:>6}  {time}", format!("{percent}%"));

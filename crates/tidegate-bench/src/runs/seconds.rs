@@ -132,7 +132,7 @@ pub struct OfOperation {
     pub ended: f64,
     /// Did not end well.
     pub failed: f64,
-    /// Median of the response time, seconds; nothing where none ended well.
+    /// Median of the response time, seconds; nothing where none was timed.
     pub p50: Option<f64>,
     /// Its 90th percentile.
     pub p90: Option<f64>,
@@ -186,7 +186,7 @@ impl Seconds {
         second.visits_due = or_none("visits_due");
         second.visits_begun = or_none("visits_begun");
         let (ended, failed) = (or_none("ended"), or_none("failed"));
-        let time = |name: &str| number(name).filter(|_| ended > failed);
+        let time = |name: &str| number(name).filter(|time| *time > 0.0);
         if second.operations.len() <= place {
             second.operations.resize(place + 1, OfOperation::default());
         }

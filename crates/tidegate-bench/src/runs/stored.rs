@@ -161,6 +161,8 @@ pub struct Operation {
     pub max: Option<f64>,
     /// Percentiles in per cent, and seconds; in order.
     pub response: Vec<(f64, f64)>,
+    /// The same of those that ended well; where nothing tells them apart, `None`.
+    pub expected: Option<Vec<(f64, f64)>>,
     /// Percentiles, and the most they may be, seconds.
     pub targets: Vec<(f64, f64)>,
     /// The least share of answers that keep their bit rate, and the share that did, 0 to 1.
@@ -170,8 +172,21 @@ pub struct Operation {
 impl Operation {
     /// A percentile of the response time that was written, seconds.
     pub fn percentile(&self, percent: f64) -> Option<f64> {
-        self.response.iter().find(|(known, _)| (known - percent).abs() < 1e-9).map(|(_, time)| *time)
+        percentile(&self.response, percent)
     }
+
+    /// What a percentile has to be within a target: see [`crate::scenario::record::Tally::judged`].
+    pub fn judged(&self, percent: f64) -> Option<f64> {
+        let all = self.percentile(percent)?;
+        match &self.expected {
+            None => Some(all),
+            Some(expected) => percentile(expected, percent).map(|expected| all.max(expected)),
+        }
+    }
+}
+
+fn percentile(times: &[(f64, f64)], percent: f64) -> Option<f64> {
+    times.iter().find(|(known, _)| (known - percent).abs() < 1e-9).map(|(_, time)| *time)
 }
 
 impl Run {
@@ -366,6 +381,7 @@ fn operation(of: &Value) -> Option<Operation> {
         mean: response.get("mean").and_then(Value::as_f64),
         max: response.get("max").and_then(Value::as_f64),
         response: percentiles(response),
+        expected: of.get("response_expected").map(percentiles),
         targets: targets.into_iter().flatten().filter_map(target).collect(),
         conforming: conforming("share_due").map(|due| (due, conforming("share"))),
     })
@@ -384,6 +400,7 @@ fn requests(summary: &Value) -> Option<Operation> {
         mean: response.get("mean").and_then(Value::as_f64),
         max: response.get("max").and_then(Value::as_f64),
         response: percentiles(response),
+        expected: summary.get("latency_expected").map(percentiles),
         targets: Vec::new(),
         conforming: None,
     })
@@ -410,7 +427,8 @@ mod tests {
             "label": "eight workers", "requests": { "bytes": 5000 },
             "about": { "date": "Tue, 24 Nov 2026 02:47:46 GMT", "host": "vm" },
             "operations": [
-                { "name": "home", "ended": 30, "failed": 1, "rate": 2.9, "response": { "count": 29, "p90": 0.2, "p99": 0.4 },
+                { "name": "home", "ended": 30, "failed": 1, "rate": 2.9, "response": { "count": 30, "p90": 0.2, "p99": 0.4 },
+                  "response_expected": { "count": 29, "p90": 0.3, "p99": 0.3 },
                   "targets": { "p90": 1.0, "p95": 2.0 }, "conforming": { "share": 0.75, "share_due": 0.9 } },
                 { "name": "item", "ended": 11, "failed": 0, "rate": 1.1, "response": { "count": 11, "p90": 0.5 } },
                 { "name": "never", "ended": 0, "failed": 0, "rate": 0.0, "response": { "count": 0, "p90": 0.0 } },
@@ -433,6 +451,9 @@ mod tests {
         assert_eq!(operations[0].targets, [(90.0, 1.0), (95.0, 2.0)]);
         assert_eq!((operations[0].conforming, operations[1].conforming), (Some((0.9, Some(0.75))), None));
         assert_eq!((operations[0].percentile(99.0), operations[2].percentile(90.0)), (Some(0.4), None));
+        // A target is met by all and by those that ended well; a run of before knows of the latter alone.
+        assert_eq!([90.0, 99.0].map(|rank| operations[0].judged(rank)), [Some(0.3), Some(0.4)]);
+        assert_eq!((operations[1].judged(90.0), operations[2].judged(90.0)), (Some(0.5), None));
     }
 
     #[test]

@@ -51,7 +51,12 @@ const CLOCK_PROPERTIES: &[Property] = &[
 ];
 
 const TARGETS: &[Property] = &[
-    property("p90", SOME_TIME, None, "90 % of the operations take at most this; missed is FAIL."),
+    property(
+        "p90",
+        SOME_TIME,
+        None,
+        "90 % of the operations, and of those that ended well, take at most this; missed is FAIL.",
+    ),
     property("p95", SOME_TIME, None, "The same for 95 %."),
     property("p99", SOME_TIME, None, "The same for 99 %."),
     property("min-cycle", TIME, Some("0s"), "The least time from its start to the next operation's."),
@@ -75,7 +80,7 @@ const SCENARIO: &[Directive] = &[
     },
     Directive {
         arguments: &[one("url", Kind::Text { most: 2_000 })],
-        doc: "The server under test: scheme, host and port. All requests go there; `--target` puts another in its place.",
+        doc: "The server under test: scheme (`http` unless said), host and port. All requests go there; `--target` puts another in its place.",
         example: "target \"http://127.0.0.1:8080\"",
         ..Directive::new("target", &[TOP])
     },

@@ -17,8 +17,11 @@ pub struct Tally {
     pub ended: u64,
     /// Ended well.
     pub succeeded: u64,
-    /// From the intended start to the last byte of the last step, of those that ended well. Nanoseconds and counts.
+    /// From the intended start to the end, of all that asked for something, well or not: to the last byte of the last step, or to the moment that
+    /// it failed or was given up. Nanoseconds and counts.
     pub response: Pairs,
+    /// The same of those alone that ended well.
+    pub expected: Pairs,
     /// Starts whose next start of the same user is known.
     pub cycles: u64,
     /// The sum of their cycle times by the clock, nanoseconds.
@@ -39,6 +42,7 @@ impl Tally {
         self.ended += other.ended;
         self.succeeded += other.succeeded;
         self.response.extend(&other.response);
+        self.expected.extend(&other.expected);
         self.cycles += other.cycles;
         self.cycle_due = self.cycle_due.saturating_add(other.cycle_due);
         self.cycle_achieved = self.cycle_achieved.saturating_add(other.cycle_achieved);
@@ -81,11 +85,25 @@ impl Tally {
         self.ended - self.succeeded.min(self.ended)
     }
 
-    /// The response times.
+    /// The response times of all that asked for something.
     pub fn times(&self) -> Times {
         let mut times = Times::default();
         times.add(&self.response);
         times
+    }
+
+    /// The response times of those that ended well.
+    pub fn expected_times(&self) -> Times {
+        let mut times = Times::default();
+        times.add(&self.expected);
+        times
+    }
+
+    /// What a percentile has to be within a target: that of all, or of those that ended well where that is longer. Neither failures that
+    /// come fast nor operations that are given up make a server fast. `None`: none has ended well.
+    pub fn judged(&self, rank: f64) -> Option<Duration> {
+        let (all, expected) = (self.times(), self.expected_times());
+        (expected.count() > 0).then(|| all.percentile(rank).max(expected.percentile(rank)))
     }
 }
 
@@ -268,6 +286,7 @@ impl Outcome {
             intervals: self.seconds.iter().map(|second| second.requests.clone()).collect(),
             warmup_requests: 0,
             elapsed: (self.measured * 1e9) as u64,
+            last_end: (self.measured * 1e9) as u64,
             schedule: None,
             ending: self.ending,
             digests: Default::default(),

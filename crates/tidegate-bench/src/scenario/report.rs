@@ -111,8 +111,14 @@ impl Report {
         let kinds = failures(&self.totals);
         let kinds = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
         let seconds = self.outcome.measured.max(1e-9);
-        figures
-            .push(("Requests", format!("{} answered, {} failed{kinds}", counts.answered, counts.failed())));
+        let interrupted = match self.totals.interrupted.count() {
+            0 => String::new(),
+            count => format!(", {count} under way when the run was interrupted"),
+        };
+        figures.push((
+            "Requests",
+            format!("{} answered, {} failed{kinds}{interrupted}", counts.answered, counts.failed()),
+        ));
         figures.push((
             "Transfer",
             format!(
@@ -173,16 +179,13 @@ impl Report {
         let whole = self.ended().max(1);
         for (number, (operation, tally)) in self.scenario.operations.iter().zip(&self.operations).enumerate()
         {
-            let times = tally.times();
+            let (times, expected) = (tally.times(), tally.expected_times());
             let due = self.estimate.shares.get(number).copied().unwrap_or(0.0);
             let targets = operation.targets.iter().map(|(rank, limit)| {
-                let is_met = times.percentile(*rank) <= *limit;
-                let word = if times.count() == 0 {
-                    "unknown"
-                } else if is_met {
-                    "met"
-                } else {
-                    "missed"
+                let word = match tally.judged(*rank) {
+                    None => "unknown",
+                    Some(reached) if reached <= *limit => "met",
+                    Some(_) => "missed",
                 };
                 format!("p{rank} {} {word}", show_duration(*limit))
             });
@@ -204,23 +207,30 @@ impl Report {
                 };
                 format!("conforming {} {word}", show_share(due))
             });
-            let show = |time| if times.count() == 0 { "-".to_owned() } else { show_duration(time) };
-            rows.push(vec![
+            let mut row = vec![
                 operation.name.clone(),
                 tally.ended.to_string(),
                 tally.failed().to_string(),
                 format!("{:.2} %", tally.ended as f64 * 100.0 / whole as f64),
                 format!("{:.2} %", due * 100.0),
-                show(times.mean()),
-                show(times.percentile(50.0)),
-                show(times.percentile(90.0)),
-                show(times.percentile(99.0)),
-                show(times.max()),
-                targets.chain(counts).chain(conforming).collect::<Vec<_>>().join(", "),
-            ]);
+            ];
+            row.extend(columns(&times));
+            row.push(targets.chain(counts).chain(conforming).collect::<Vec<_>>().join(", "));
+            rows.push(row);
+            if tally.failed() > 0 {
+                let well = ["  that ended well", "", "", "", ""].map(str::to_owned);
+                rows.push(well.into_iter().chain(columns(&expected)).collect());
+            }
         }
         rows
     }
+}
+
+/// Mean, p50, p90, p99 and the longest of times, for a table.
+fn columns(times: &Times) -> [String; 5] {
+    let show = |time| if times.count() == 0 { "-".to_owned() } else { show_duration(time) };
+    let rank = |rank| show(times.percentile(rank));
+    [show(times.mean()), rank(50.0), rank(90.0), rank(99.0), show(times.max())]
 }
 
 /// A report as text, for a terminal.
@@ -288,6 +298,7 @@ pub fn summary(report: &Report) -> Value {
             "share_allowed_points": allowed_points(due, whole),
             "rate": tally.succeeded as f64 / report.outcome.measured.max(1e-9),
             "response": times(&tally.times()),
+            "response_expected": times(&tally.expected_times()),
             "targets": targets,
             "counts": counts,
             "conforming": (tally.paced > 0 || operation.conforming.is_some()).then(|| {
@@ -315,6 +326,7 @@ pub fn summary(report: &Report) -> Value {
         "cycle": cycles.map(|(_, achieved)| achieved),
         "cycle_due": cycles.map(|(due, _)| due),
         "response": times(&all.times()),
+        "response_expected": times(&all.expected_times()),
         "operations": operations.collect::<Vec<_>>(),
         "failed_operations": report.outcome.failed,
         "unsent": report.outcome.unsent,
@@ -343,7 +355,10 @@ pub fn summary(report: &Report) -> Value {
             "most_open": requests.most_open(),
             "surplus": counts.surplus,
             "protocol_errors": counts.protocol_errors,
-            "sent_again": counts.dropped,
+            "sent_again": counts.sent_again,
+            "sent_again_excused": counts.sent_again_excused,
+            "without_answer": report.totals.without_answer(),
+            "interrupted": report.totals.interrupted.count(),
             "response": times(&report.totals.response),
             "wait": times(&report.totals.wait),
             "connect": times(&report.totals.connect),

@@ -47,6 +47,8 @@ pub(super) struct User {
     /// The operation before: its number, its start and the cycle time that was drawn for it, while it counts.
     pub before: Option<(usize, u64, u64)>,
     pub is_busy: bool,
+    /// The operation under way has asked for something.
+    pub has_asked: bool,
     /// It has started nothing and will not.
     pub is_gone: bool,
     /// Path and query of the page that is being loaded.
@@ -102,6 +104,7 @@ impl User {
             free_since: begins,
             before: None,
             is_busy: false,
+            has_asked: false,
             is_gone: false,
             path: String::new(),
             redirects: 0,

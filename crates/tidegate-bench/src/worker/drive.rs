@@ -335,7 +335,7 @@ impl Worker<'_> {
             let input = self.buffer.get(from..count).unwrap_or_default();
             let fed = match connection.reader.feed(input, method) {
                 Ok(fed) => fed,
-                Err(_) => return Outcome::Failed(Failure::Malformed),
+                Err(fault) => return Outcome::Failed(fault.failure()),
             };
             self.recorder.counts.body_bytes += fed.data.len() as u64;
             let mut is_newly_wrong = false;
@@ -499,7 +499,7 @@ impl Worker<'_> {
             Ok(false) if connection.in_flight.is_empty() => Outcome::Ended,
             Ok(false) => Outcome::Failed(Failure::Closed),
             Err(ResponseFault::Body(_) | ResponseFault::NoResponse) => Outcome::Failed(Failure::Truncated),
-            Err(_) => Outcome::Failed(Failure::Malformed),
+            Err(fault) => Outcome::Failed(fault.failure()),
         }
     }
 
@@ -519,9 +519,14 @@ impl Worker<'_> {
             // would end a long run for want of ports.
             connection.channel.reset_on_close();
         }
-        let returned = connection.in_flight.len() as u64;
-        self.outstanding -= returned;
-        while let Some(exchange) = connection.in_flight.pop_front() {
+        let returned = connection.in_flight.len();
+        self.outstanding -= returned as u64;
+        // Of HTTP/2 these were not begun.
+        let sent = if connection.session.is_some() { 0 } else { returned.saturating_sub(connection.unsent) };
+        for (place, exchange) in connection.in_flight.drain(..).enumerate() {
+            if place < sent && self.source.counts(exchange.intended) {
+                self.recorder.sent_again(true);
+            }
             self.source.give_back(exchange);
         }
         drop(connection);

@@ -126,10 +126,10 @@ impl<'s> Source<'s> {
         (self.waiting.len() + self.returned.len()) as u64
     }
 
-    /// Takes one out of those that wait: which request it would have been.
-    pub fn take_unsent(&mut self) -> Option<u32> {
-        let returned = self.returned.pop_front().map(|exchange| exchange.request);
-        returned.or_else(|| self.waiting.pop_front().map(|_| self.draw()))
+    /// Takes one out of those that wait: when it was meant to start, and which request it would have been.
+    pub fn take_unsent(&mut self) -> Option<(u64, u32)> {
+        let returned = self.returned.pop_front().map(|exchange| (exchange.intended, exchange.request));
+        returned.or_else(|| self.waiting.pop_front().map(|intended| (intended, self.draw())))
     }
 
     /// Whether a request counts: those of the warm-up do not, and whose it is its intended start says, not when it is sent or

@@ -4,7 +4,7 @@
 //! that one `recv` brought is acted upon before one `send` takes the next requests.
 
 use super::drive::{Answer, Outcome, READS_IN_A_ROW, broken};
-use super::{Worker, monotonic_ns, ns};
+use super::{GivenUp, Worker, monotonic_ns, ns};
 use crate::connection::{Asked, Exchange};
 use crate::http2::{self, ATTEMPTS, FLOODED};
 use crate::plan::Load;
@@ -291,9 +291,12 @@ impl Worker<'_> {
         let exchange = &mut stream.carried.exchange;
         exchange.attempts += 1;
         if is_unread && exchange.attempts < ATTEMPTS {
+            if self.source.counts(exchange.intended) {
+                self.recorder.sent_again(failure == Failure::GoAway || stream.is_before_settings);
+            }
             self.source.give_back(*exchange);
         } else {
-            self.fail_unanswered(*exchange, None, failure, now);
+            self.give_up(GivenUp::stream(&stream), failure, now);
         }
     }
 

@@ -211,11 +211,18 @@ pub(super) fn tcp_memory(window: &Window<'_>) -> Vec<Seen> {
     let aborts = |sample: &Sample| sample.host.tcp.memory_aborts;
     let used = window.now().host.tcp_pages.map_or(0.0, |(used, most)| used as f64 / most as f64);
     let ratio = window.events(aborts).max(over(used, TCP_SHARE));
+    let ended = window.risen(aborts);
     let sentence = || {
+        let used = percent(used);
+        if ended == 0 {
+            return format!(
+                "sockets use {used} of the memory for TCP (`net.ipv4.tcp_mem`), beyond which the kernel ends connections"
+            );
+        }
+        // The one is of the window, the other of its end: by then those connections have given theirs back.
         format!(
-            "sockets use {} of the memory for TCP (`net.ipv4.tcp_mem`), and the kernel ended {} {} for want of more",
-            percent(used),
-            were(window.risen(aborts), "connection").trim_end_matches(" were").trim_end_matches(" was"),
+            "the kernel ended {} {} for want of memory for TCP (`net.ipv4.tcp_mem`), of which sockets use {used} by now",
+            were(ended, "connection").trim_end_matches(" were").trim_end_matches(" was"),
             window.span()
         )
     };

@@ -414,6 +414,23 @@ fn values_follow_from_what_is_said() {
     assert_eq!((small.change.old.as_deref(), small.change.new.as_deref()), (Some("2"), Some("10")));
 }
 
+/// What sockets use now is no reason for what the kernel has ended before.
+#[test]
+fn memory_for_tcp_is_that_of_now() {
+    let full = replay(&settings(), 1.0, |s| {
+        s.idle();
+        s.host.tcp_pages = Some((95_000, 100_000));
+    });
+    let ended = replay(&settings(), 1.0, |s| {
+        s.idle();
+        s.host.tcp_pages = Some((300, 100_000));
+        s.host.tcp.memory_aborts += 7;
+    });
+    let [full, ended] = [&full, &ended].map(|findings| &one(findings, "tcp-memory").sentence);
+    assert!(full.starts_with("sockets use 95 %") && !full.contains("ended"), "{full}");
+    assert!(ended.starts_with("the kernel ended ") && ended.ends_with("sockets use 0 % by now"), "{ended}");
+}
+
 #[test]
 fn what_has_passed_is_told_without_stray_commas() {
     let mut last = Vec::new();

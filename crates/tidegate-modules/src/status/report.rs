@@ -126,6 +126,7 @@ impl Server {
             "revision": info.revision,
             "state": self.state(),
             "log_lines_lost": info.log_lines_lost,
+            "process_restarts": info.process_restarts,
             "used": { "servers": used_to_json(&info.used), "master": used_to_json(&info.used_by_master) },
             "processes": info.processes.iter().map(|process| self.process_to_json(process)).collect::<Vec<_>>(),
             "listeners": info.listeners,

@@ -1,8 +1,11 @@
 //! What goes wrong: bad input, peers that misbehave or die.
 
-use super::peers::{Folder, bench, peer, request};
+use super::http2::{ok, peer2};
+use super::peers::{Folder, answer, bench, peer, request};
 use std::io::Write;
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 #[test]
 fn bad_input_gets_one_sentence() {
@@ -49,7 +52,9 @@ fn peers_that_misbehave_are_counted_by_kind() {
     // Connection 0 is the look before the run.
     let hints = b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(65);
     let hinted = [&*hints, b"HTTP/1.1 204 No Content\r\n\r\n"].concat();
-    let answers: [(&str, &[u8]); 5] = [
+    let large = format!("HTTP/1.1 200 OK\r\nX-Large: {}\r\nContent-Length: 0\r\n\r\n", "x".repeat(300_000));
+    let answers: [(&str, &[u8]); 6] = [
+        ("head_too_large", large.as_bytes()),
         ("malformed", &hinted),
         ("truncated", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"),
         ("malformed", b"SSH-2.0-OpenSSH\r\n\r\n"),
@@ -70,6 +75,56 @@ fn peers_that_misbehave_are_counted_by_kind() {
             "{kind}: {report}"
         );
     }
+}
+
+/// Of a request that is never answered it is known how long somebody waited: no time is measured without it.
+#[test]
+fn who_is_not_answered_has_waited() {
+    let silent = |number: usize| number % 20 == 19;
+    let count = Arc::new(AtomicUsize::new(0));
+    let of_server = count.clone();
+    let http1 = peer(move |_, mut stream| {
+        while request(&mut stream) && !silent(of_server.fetch_add(1, SeqCst)) {
+            answer(&mut stream, "200 OK", "x");
+        }
+        // Held until the client has gone.
+        request(&mut stream);
+    });
+    let http2 = peer2(move |_, id, stream| {
+        if !silent(id as usize / 2) {
+            let _ = stream.write_all(&ok(id));
+        }
+    });
+    let loads: [&[&str]; 2] = [&["-n", "100"], &["-t", "1s", "--rate", "100"]];
+    for (protocol, url) in [(&[][..], &http1), (&["--h2"][..], &http2)] {
+        for load in loads {
+            let run = ["hit", "-c", "4", "--timeout", "300ms", "--json", "--target", "max=250ms", url];
+            let allowed = ["--target", "errors=100"];
+            let outcome = bench(&[&run[..], load, protocol, &allowed].concat());
+            let report = outcome.json();
+            let given_up = report["errors"]["timeout"].as_u64().unwrap();
+            assert!(given_up > 0 && report["failed"] == given_up, "{report}");
+            assert_eq!(report["without_answer"], given_up);
+            for times in ["latency", "service", "wait"] {
+                assert_eq!((times, &report[times]["count"]), (times, &report["requests"]), "{report}");
+                assert!(report[times]["max"].as_f64().is_some_and(|max| max >= 0.3), "{times}: {report}");
+            }
+            assert_eq!(report["latency_expected"]["count"], report["succeeded"], "{report}");
+            assert!(matches!(outcome.code, 98 | 99), "{load:?}: {}", outcome.stderr);
+            assert!(outcome.stderr.contains("the longest response time is"), "{load:?}: {}", outcome.stderr);
+            assert!(report["notes"].to_string().contains("requests got no answer"), "{report}");
+        }
+    }
+}
+
+/// A server that answers nothing has no times of answers.
+#[test]
+fn nothing_answered_is_no_table_of_times() {
+    let silent = peer(|_, mut stream| while request(&mut stream) {});
+    let outcome = bench(&["hit", "-q", "-n", "2", "-c", "2", "--timeout", "300ms", &silent]);
+    let (screen, has) = (&outcome.stdout, |part: &str| outcome.stdout.contains(part));
+    assert!(has("2 of 2 requests got no answer") && has(", without an answer"), "{screen}");
+    assert!(!has("Share of the requests") && !has("Waiting (first byte)") && !has("0.00 µs"), "{screen}");
 }
 
 #[test]

@@ -262,6 +262,12 @@ fn resets_and_goodbyes_are_counted_by_kind_or_sent_anew() {
         let report = bench(&run).json();
         assert_eq!(report["requests"], 12, "{place}: {report}");
         assert_eq!(report["succeeded"], 12 - failed, "{place}: {report}");
+        // Times are those of all; what was turned away is told.
+        assert_eq!(report["latency"]["count"], 12, "{place}: {report}");
+        let is_sent_again = report["sent_again"].as_u64().is_some_and(|count| count > 0);
+        assert_eq!(is_sent_again, matches!(place, 1..=3), "{place}: {report}");
+        let notes = report["notes"].to_string();
+        assert_eq!(notes.contains("requests were sent again"), is_sent_again, "{place}: {notes}");
         if failed > 0 {
             assert_eq!(report["errors"][kind], failed, "{place}: {report}");
             assert_eq!(report["first_failed"][0]["failure"], kind, "{place}: {report}");

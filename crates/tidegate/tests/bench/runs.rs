@@ -135,12 +135,14 @@ impl Drop for Pages {
 /// Runs as a folder of somebody else may hold them: with names that would be markup.
 fn foreign(runs: &Path) {
     let evil = "<img src=x onerror=alert(1)>";
+    // A run of `hit` is called by its URL, in which there is no room to break a line.
+    let name = format!("{evil} http://127.0.0.1:8080/{}", "long".repeat(20));
     for (number, users) in [(1, 100), (2, 200), (3, 300)] {
         let folder = runs.join(format!("20261124-02474{number}-evil"));
         fs::create_dir_all(folder.join("monitors")).unwrap();
         let response = json!({ "count": 5000, "p50": 0.1, "p90": 0.2 * f64::from(number), "p99": 0.9 });
         let summary = json!({
-            "scenario": evil, "target": evil, "label": evil, "load": evil, "verdict": "FAIL", "reasons": [evil], "notes": [evil],
+            "scenario": name, "target": evil, "label": evil, "load": evil, "verdict": "FAIL", "reasons": [evil], "notes": [evil],
             "users": users, "rate": f64::from(users) / 5.0, "seconds": 4.0, "requests": { "bytes": users * 1000 },
             "phases": { "ramp_up": 1, "steady": 2, "ramp_down": 1 },
             "operations": [{ "name": evil, "ended": 5000, "failed": 1, "rate": 9, "response": response, "targets": { "p90": 0.5 } }],

@@ -90,10 +90,23 @@ fn resets_and_goodbyes_fail_an_operation_or_are_sent_anew() {
         let url = peer2(script);
         let steps = "users 2 { steady \"300ms\" }; think fixed \"10ms\"; client h2; op a { get \"/\" }";
         let file = scenario(&folder, url.trim_end_matches('/'), steps);
-        let report = bench(&["run", &file, "--no-host", "--json", "--no-keep"]).json();
+        let outcome = bench(&["run", &file, "--no-host", "--json", "--no-keep"]);
+        let report = outcome.json();
         let of = &report["operations"][0];
         let (ended, failed) = (of["ended"].as_u64().unwrap(), of["failed"].as_u64().unwrap());
         assert!(ended > 2, "{place}: {report:#}");
+        // What the server turns away, or closes the connection of, is sent again, and told: more than one of a hundred is too much.
+        let again = report["requests"]["sent_again"].as_u64().unwrap();
+        assert_eq!(again > 0, matches!(place, 1..=4), "{place}: {report:#}");
+        // A server may end a connection with a goodbye, and refuse what comes before it has said how much it takes.
+        let is_fault = matches!(place, 1 | 4);
+        assert_eq!(
+            outcome.stderr.contains("requests were sent again, since"),
+            is_fault,
+            "{}",
+            outcome.stderr
+        );
+        assert!(!is_fault || matches!(outcome.code, 98 | 99), "{place}: {}", outcome.stderr);
         if kind.is_empty() {
             assert_eq!(failed, 0, "{place}: {report:#}");
         } else {
@@ -225,6 +238,12 @@ fn as_many_streams_as_the_server_takes() {
         "{report:#}"
     );
     assert!(report["requests"]["errors"]["timeout"].as_u64().is_some_and(|count| count >= 2), "{report:#}");
+    // Each counts with the time that it was waited for.
+    for times in [&of["response"], &report["requests"]["response"], &report["requests"]["wait"]] {
+        assert_eq!(times["count"], of["ended"], "{report:#}");
+        assert!(times["p50"].as_f64().is_some_and(|time| time >= 0.1), "{report:#}");
+    }
+    assert_eq!(of["response_expected"]["count"], 0, "{report:#}");
 
     // HTTP/1.1 alone: one sentence before the run.
     let plain = Served::new();

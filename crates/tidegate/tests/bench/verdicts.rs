@@ -144,3 +144,27 @@ fn an_interrupted_run_has_an_exit_code_of_its_own() {
     assert_eq!(output.status.code(), Some(130), "{report}");
     assert_ne!(report["verdict"], "PASS");
 }
+
+/// Whom the interrupt leaves without an answer the server has not failed.
+#[test]
+fn what_an_interrupt_cuts_off_has_not_failed() {
+    let (seen, asked) = std::sync::mpsc::channel();
+    let url = peer(move |number, mut stream| {
+        request(&mut stream);
+        answer(&mut stream, "200 OK", "x");
+        if number > 0 && request(&mut stream) {
+            seen.send(()).unwrap();
+            request(&mut stream);
+        }
+    });
+    let run = ["bench", "hit", "-c", "3", "-t", "10m", "--json", &url];
+    let child = Command::new(BINARY).args(run).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    (0..3).for_each(|_| receive(&asked, "a request that is held"));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.output_in_time();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["failed"], &report["interrupted"]), (&0.into(), &3.into()), "{report}");
+    assert_eq!((&report["requests"], &report["latency"]["count"]), (&3.into(), &3.into()), "{report}");
+    assert_ne!(report["verdict"], "FAIL", "{report}");
+    assert!(report["notes"][0].as_str().unwrap().contains("3 requests had not ended"), "{report}");
+}

@@ -246,6 +246,7 @@ mod tests {
             mean: None,
             max: None,
             response: vec![(50.0, 0.1), (90.0, 0.2), (99.0, 0.3)],
+            expected: None,
             targets: vec![(90.0, limit)],
             conforming: None,
         };

@@ -142,7 +142,7 @@ fn rows(operations: &[Operation]) -> Vec<Vec<String>> {
     for operation in operations {
         let time = |percent| shown(operation.percentile(percent));
         let targets = operation.targets.iter().map(|(percent, limit)| {
-            let word = match operation.percentile(*percent) {
+            let word = match operation.judged(*percent) {
                 None => "unknown",
                 Some(time) if time <= *limit => "met",
                 Some(_) => "missed",

@@ -2,7 +2,8 @@
 
 use super::request::Request;
 use crate::connection::Channel;
-use crate::http2::{Carried, Session};
+use crate::http2::{Carried, Session, Stream};
+use crate::record::Waited;
 use crate::response::ResponseReader;
 use std::collections::VecDeque;
 
@@ -31,6 +32,37 @@ pub(super) struct Exchange {
     pub needs_body: bool,
     /// So often it was sent before: over a connection that had gone meanwhile, or the server had turned it away unread.
     pub attempts: u8,
+}
+
+/// A request that has got no complete answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unanswered {
+    /// When it was due, monotonic nanoseconds.
+    pub due: u64,
+    /// When its first byte was sent, if it was.
+    pub sent: Option<u64>,
+    /// When its answer began, if it did.
+    pub first_byte: Option<u64>,
+}
+
+impl Unanswered {
+    /// One that was not sent.
+    pub fn unsent(due: u64) -> Unanswered {
+        Unanswered { due, sent: None, first_byte: None }
+    }
+
+    /// One that was under way on a stream.
+    pub fn stream(stream: &Stream<Box<Asked>>) -> Unanswered {
+        let Exchange { due, sent, .. } = stream.carried.exchange;
+        let first_byte = Some(stream.first_byte).filter(|_| stream.status != 0);
+        Unanswered { due, sent: Some(sent), first_byte }
+    }
+
+    /// Its times, where it is given up now.
+    pub fn waited(self, now: u64) -> Waited {
+        let Unanswered { due: intended, sent, first_byte } = self;
+        Waited { intended, sent, first_byte, until: now }
+    }
 }
 
 /// How far a connection is.
@@ -120,6 +152,28 @@ impl UserConnection {
             is_finished: false,
             streams: None,
         }
+    }
+
+    /// How far the request of HTTP/1.1 is that it carries.
+    pub fn unanswered(&self, exchange: &Exchange) -> Unanswered {
+        let has_begun = !self.reader.is_between();
+        Unanswered {
+            due: exchange.due,
+            sent: Some(exchange.sent).filter(|_| self.state == State::Open),
+            first_byte: Some(self.first_byte).filter(|_| has_begun),
+        }
+    }
+
+    /// Takes all out that waits for an answer.
+    pub fn take_unanswered(&mut self) -> Vec<Unanswered> {
+        let mut all: Vec<Unanswered> =
+            self.exchange.iter().map(|exchange| self.unanswered(exchange)).collect();
+        self.exchange = None;
+        if let Some(mut streams) = self.streams.take() {
+            all.extend(streams.session.take_all(|_| true).iter().map(Unanswered::stream));
+            all.extend(streams.waiting.iter().map(|asked| Unanswered::unsent(asked.exchange.due)));
+        }
+        all
     }
 
     /// Whether an answer is waited for.

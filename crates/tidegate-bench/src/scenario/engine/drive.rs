@@ -1,6 +1,6 @@
 //! The connections of users: opened, written, read, closed. What HTTP/2 does otherwise is in `streams`.
 
-use super::connection::{Exchange, Purpose, State, Streams, UserConnection};
+use super::connection::{Exchange, Purpose, State, Streams, Unanswered, UserConnection};
 use super::operate::Answer;
 use super::request::Request;
 use super::worker::Worker;
@@ -44,12 +44,15 @@ impl Worker<'_> {
             Some(key) => key,
             None => match self.open(place, now) {
                 Ok(key) => key,
-                Err(error) => return self.broken_off(place, connect_failure(&error), now, now),
+                Err(error) => {
+                    let unsent = Unanswered::unsent(exchange.due);
+                    return self.broken_off(place, connect_failure(&error), unsent, now);
+                }
             },
         };
         let Some(connection) = self.connections.get_mut(key) else {
             // The beginning of TLS has failed.
-            return self.broken_off(place, Failure::Tls, now, now);
+            return self.broken_off(place, Failure::Tls, Unanswered::unsent(exchange.due), now);
         };
         connection.exchange = Some(Exchange { sent: now, ..exchange });
         connection.out = request.into_http1();
@@ -253,7 +256,7 @@ impl Worker<'_> {
             let input = self.buffer.get(from..count).unwrap_or_default();
             let fed = match connection.reader.feed(input, if is_head { "HEAD" } else { "GET" }) {
                 Ok(fed) => fed,
-                Err(_) => return self.lost(key, Failure::Malformed, now),
+                Err(fault) => return self.lost(key, fault.failure(), now),
             };
             // Of an answer that fails its operation a report shows the beginning.
             let most = match (exchange.needs_body, connection.reader.status) {
@@ -342,7 +345,7 @@ impl Worker<'_> {
             Ok(true) => return self.complete(key, now),
             Ok(false) => Failure::Closed,
             Err(ResponseFault::Body(_)) => Failure::Truncated,
-            Err(_) => Failure::Malformed,
+            Err(fault) => fault.failure(),
         };
         self.lost(key, failure, now);
     }
@@ -362,11 +365,12 @@ impl Worker<'_> {
         let was_idle = connection.answered > 0 && connection.reader.is_between() && exchange.attempts == 0;
         if was_idle && matches!(failure, Failure::Closed | Failure::Reset) {
             if self.measures(place) {
-                self.recorder.counts.dropped += 1;
+                self.recorder.counts.sent_again += 1;
             }
             return self.send_again(place, exchange, now);
         }
-        self.broken_off(place, failure, exchange.sent, now);
+        let unanswered = connection.unanswered(&exchange);
+        self.broken_off(place, failure, unanswered, now);
     }
 
     /// Sends a request again that the server has not taken.
@@ -383,19 +387,22 @@ impl Worker<'_> {
         self.failed_last = now;
     }
 
-    /// A request of `sent` has got no answer.
-    pub(super) fn broken_off(&mut self, place: usize, failure: Failure, sent: u64, now: u64) {
+    /// A request has got no answer.
+    pub(super) fn broken_off(&mut self, place: usize, failure: Failure, unanswered: Unanswered, now: u64) {
         if matches!(failure, Failure::Refused | Failure::Connect | Failure::ConnectTimeout) {
             self.connect_failed(now, now);
         }
         if self.measures(place) {
+            self.recorder.gave_up(unanswered.waited(now));
             self.recorder.fail(failure, 1);
         }
         if let Some(user) = self.users.get_mut(place) {
             user.under_way = user.under_way.saturating_sub(1);
         }
         let reason = match failure {
-            Failure::Timeout => self.scenario.client.timed_out(sent, now),
+            Failure::Timeout => {
+                self.scenario.client.timed_out(unanswered.sent.unwrap_or(unanswered.due), now)
+            }
             _ => failure.sentence().to_owned(),
         };
         self.fail(place, failure, reason, None, now);

@@ -44,8 +44,10 @@ pub(super) struct Shared {
     pub plan: Plan,
     /// Monotonic nanoseconds of the beginning.
     pub start: u64,
-    /// Somebody wants the run to end now.
+    /// The run is to end now.
     pub stop: AtomicBool,
+    /// Since a worker has given the target up, and nobody has interrupted it.
+    pub has_given_up: AtomicBool,
     /// What each worker has the script do.
     calls: Box<[UnderWay]>,
 }
@@ -109,6 +111,7 @@ pub(crate) fn run_part(
         plan: plan.clone(),
         start,
         stop: AtomicBool::new(false),
+        has_given_up: AtomicBool::new(false),
         calls: (0..plan.threads).map(|_| UnderWay::default()).collect(),
     });
     let of_workers = shared.clone();

@@ -11,6 +11,7 @@ use crate::record::Failure;
 use crate::scenario::record::{FAILED_KEPT, FailedOperation};
 use crate::scenario::{TakeFrom, page};
 use std::cmp::Reverse;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Redirects that a step follows.
 const REDIRECTS: u8 = 5;
@@ -172,6 +173,7 @@ impl Worker<'_> {
             || step.takes.iter().any(|take| !matches!(take.from, TakeFrom::Header(_)));
         exchange.needs_body = looks_at_bodies && !matches!(exchange.purpose, Purpose::Asset(_));
         user.under_way += 1;
+        user.has_asked = true;
         self.send(place, exchange, request, now);
     }
 
@@ -435,7 +437,8 @@ impl Worker<'_> {
         // Of who comes at a rate nobody judges the cycles: they do not make the load.
         user.before = (is_measured && user.left.is_none()).then_some((operation, began, drawn));
         let (next, ends, is_over) = (user.intended, user.ends, user.left == Some(0));
-        self.count(operation, intended, is_measured, failure, now);
+        let has_asked = std::mem::take(&mut user.has_asked);
+        self.count((operation, intended), is_measured, has_asked, failure, now);
         if is_over {
             self.leave(place);
         } else {
@@ -466,9 +469,9 @@ impl Worker<'_> {
 
     fn count(
         &mut self,
-        operation: usize,
-        intended: u64,
+        (operation, intended): (usize, u64),
         is_measured: bool,
+        has_asked: bool,
         failure: Option<Box<FailedOperation>>,
         now: u64,
     ) {
@@ -479,8 +482,12 @@ impl Worker<'_> {
         } else if let Some(counter) = self.counters.get_mut(operation) {
             counter.tally.ended += 1;
             counter.tally.succeeded += u64::from(is_success);
-            if is_success {
+            // One that failed before it asked for anything says nothing of the server.
+            if is_success || has_asked {
                 counter.response.record(now.saturating_sub(intended));
+            }
+            if is_success {
+                counter.expected.record(now.saturating_sub(intended));
             }
         }
         if let Some(failure) = failure
@@ -492,12 +499,24 @@ impl Worker<'_> {
         }
     }
 
-    /// Nobody waits any more for what a user has under way.
-    pub(super) fn count_unanswered(&mut self, place: usize) {
+    /// Nobody waits any more for what a user has under way. What somebody has interrupted has not failed.
+    pub(super) fn count_unanswered(&mut self, place: usize, now: u64) {
         let Some(user) = self.users.get_mut(place) else { return };
-        let (under_way, intended) = (std::mem::take(&mut user.under_way), user.intended);
-        if self.is_measured(intended) {
-            self.recorder.fail(Failure::Unanswered, under_way.into());
+        user.under_way = 0;
+        let connections = user.connections.clone();
+        let is_measured = self.measures(place);
+        let shared = self.shared;
+        let is_interrupted = shared.stop.load(Relaxed) && !shared.has_given_up.load(Relaxed);
+        for key in connections {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            for unanswered in connection.take_unanswered().into_iter().filter(|_| is_measured) {
+                if is_interrupted {
+                    self.recorder.interrupted(now.saturating_sub(unanswered.due));
+                } else {
+                    self.recorder.gave_up(unanswered.waited(now));
+                    self.recorder.fail(Failure::Unanswered, 1);
+                }
+            }
         }
     }
 
@@ -506,7 +525,7 @@ impl Worker<'_> {
         let Some(user) = self.users.get(place) else { return };
         let began = user.began;
         if user.is_busy {
-            self.count_unanswered(place);
+            self.count_unanswered(place, now);
             self.fail(place, Failure::Unanswered, Failure::Unanswered.sentence().to_owned(), None, now);
         }
         let Some(user) = self.users.get_mut(place) else { return };

@@ -4,7 +4,7 @@
 //! acted upon when the connection is whole again, since a user that moves on sends on it. How often what a server turns away is
 //! sent again is as with `hit`.
 
-use super::connection::{Asked, Exchange, State, Streams, UserConnection};
+use super::connection::{Asked, Exchange, State, Streams, Unanswered, UserConnection};
 use super::drive::{BODY_KEPT, BODY_OF_FAILED_KEPT, READS_IN_A_ROW, failure_of};
 use super::operate::Answer;
 use super::request::Request;
@@ -24,9 +24,9 @@ use tidegate_wire::h2::{ErrorCode, Event, FieldSource, RequestParts, Section, St
 /// How a request has ended.
 enum Ended {
     Answered(Box<Answer>, Stamps),
-    Failed(Failure),
-    /// The server says that it has not looked at it; what it is where it does so again and again.
-    Unread(Exchange, Failure),
+    Failed(Failure, Unanswered),
+    /// The server says that it has not looked at it, and whether that is no fault; what it is where it does so again and again.
+    Unread(Exchange, bool, Failure),
 }
 
 /// What follows a read.
@@ -62,12 +62,15 @@ impl Worker<'_> {
             Some(key) => key,
             None => match self.open(place, now) {
                 Ok(key) => key,
-                Err(error) => return self.broken_off(place, connect_failure(&error), now, now),
+                Err(error) => {
+                    let unsent = Unanswered::unsent(exchange.due);
+                    return self.broken_off(place, connect_failure(&error), unsent, now);
+                }
             },
         };
         let Some(connection) = self.connections.get_mut(key) else {
             // The beginning of TLS has failed.
-            return self.broken_off(place, Failure::Tls, now, now);
+            return self.broken_off(place, Failure::Tls, Unanswered::unsent(exchange.due), now);
         };
         let Some(streams) = &mut connection.streams else { return };
         let (content, head, body) = (Vec::new(), Vec::new(), Vec::new());
@@ -97,7 +100,8 @@ impl Worker<'_> {
         let Some(connection) = self.connections.get(key) else { return };
         let (place, is_finished) = (connection.user as usize, connection.is_finished);
         for exchange in left {
-            self.again(place, exchange, Failure::GoAway, now);
+            // It was not sent on this one.
+            self.again(place, exchange, Failure::GoAway, Unanswered::unsent(exchange.due), now);
         }
         match sent {
             Ok(count) if self.measures(place) => self.recorder.counts.bytes_sent += count as u64,
@@ -193,8 +197,10 @@ impl Worker<'_> {
             for ended in ended {
                 match ended {
                     Ended::Answered(answer, stamps) => self.take_answer(place, *answer, stamps, now),
-                    Ended::Failed(failure) => self.broken_off(place, failure, now, now),
-                    Ended::Unread(exchange, failure) => self.again(place, exchange, failure, now),
+                    Ended::Failed(failure, unanswered) => self.broken_off(place, failure, unanswered, now),
+                    Ended::Unread(exchange, is_excused, failure) => {
+                        self.turned_away(place, exchange, is_excused, failure, now);
+                    }
                 }
             }
             match then {
@@ -269,12 +275,29 @@ impl Worker<'_> {
         then
     }
 
-    /// Sends a request again that the server has turned away, on a new connection where this one takes no more.
-    fn again(&mut self, place: usize, exchange: Exchange, failure: Failure, now: u64) {
+    /// The server has not taken a request that was sent to it: sends it again, and counts that.
+    fn turned_away(
+        &mut self,
+        place: usize,
+        exchange: Exchange,
+        is_excused: bool,
+        failure: Failure,
+        now: u64,
+    ) {
+        let is_last = exchange.attempts.saturating_add(1) >= ATTEMPTS;
+        if !is_last && self.measures(place) {
+            self.recorder.sent_again(is_excused);
+        }
+        let unanswered = Unanswered { sent: Some(exchange.sent), ..Unanswered::unsent(exchange.due) };
+        self.again(place, exchange, failure, unanswered, now);
+    }
+
+    /// Sends a request again, on a new connection where this one takes no more; after so many times it has failed.
+    fn again(&mut self, place: usize, exchange: Exchange, failure: Failure, so_far: Unanswered, now: u64) {
         if exchange.attempts.saturating_add(1) < ATTEMPTS {
             self.send_again(place, exchange, now);
         } else {
-            self.broken_off(place, failure, exchange.sent, now);
+            self.broken_off(place, failure, so_far, now);
         }
     }
 
@@ -302,26 +325,25 @@ impl Worker<'_> {
         now: u64,
     ) {
         let place = connection.user as usize;
-        let begun = streams.session.take_all(|_| true).into_iter().map(|stream| stream.carried);
-        let carried = begun.chain(streams.waiting.drain(..)).map(|asked| asked.exchange);
-        let carried: Vec<Exchange> = carried.collect();
+        let begun = streams.session.take_all(|_| true);
+        let begun = begun.into_iter().map(|stream| (stream.carried.exchange, Unanswered::stream(&stream)));
+        let waiting = streams.waiting.drain(..).map(|asked| asked.exchange);
+        let waiting = waiting.map(|exchange| (exchange, Unanswered::unsent(exchange.due)));
+        let carried: Vec<(Exchange, Unanswered)> = begun.chain(waiting).collect();
         if carried.is_empty() {
             return;
         }
         let was_idle = connection.answered > 0
             && streams.is_silent
-            && carried.iter().all(|exchange| exchange.attempts == 0);
+            && carried.iter().all(|(exchange, _)| exchange.attempts == 0);
         if !was_idle || !matches!(failure, Failure::Closed | Failure::Reset) {
-            for exchange in carried {
-                self.broken_off(place, failure, exchange.sent, now);
+            for (_, unanswered) in carried {
+                self.broken_off(place, failure, unanswered, now);
             }
             return;
         }
-        if self.measures(place) {
-            self.recorder.counts.dropped += carried.len() as u64;
-        }
-        for exchange in carried {
-            self.again(place, exchange, failure, now);
+        for (exchange, _) in carried {
+            self.turned_away(place, exchange, false, failure, now);
         }
     }
 
@@ -340,7 +362,7 @@ impl Worker<'_> {
             let taken = self
                 .with_streams(key, |_, streams| streams.session.take_all(|stream| stream.deadline <= now));
             for stream in taken.into_iter().flatten() {
-                self.broken_off(place, Failure::Timeout, stream.carried.exchange.sent, now);
+                self.broken_off(place, Failure::Timeout, Unanswered::stream(&stream), now);
             }
             // The server is told, and what waits takes their places.
             self.flush_streams(key, now);
@@ -375,8 +397,8 @@ impl Streams {
             Event::Interim { stream } => {
                 if let Some(under_way) = self.session.stream(stream) {
                     let deadline = client.deadline(under_way.carried.exchange.sent, now);
-                    if self.session.interim(stream, deadline).is_some() {
-                        ended.push(Ended::Failed(Failure::Malformed));
+                    if let Some(over) = self.session.interim(stream, deadline) {
+                        ended.push(Ended::Failed(Failure::Malformed, Unanswered::stream(&over)));
                     }
                 }
             }
@@ -403,15 +425,16 @@ impl Streams {
                 if let Some(under_way) = self.session.take(stream) {
                     let is_unread = code == ErrorCode::REFUSED_STREAM && under_way.status == 0;
                     ended.push(if is_unread {
-                        Ended::Unread(under_way.carried.exchange, Failure::StreamReset)
+                        let is_excused = under_way.is_before_settings;
+                        Ended::Unread(under_way.carried.exchange, is_excused, Failure::StreamReset)
                     } else {
-                        Ended::Failed(Failure::StreamReset)
+                        Ended::Failed(Failure::StreamReset, Unanswered::stream(&under_way))
                     });
                 }
             }
             Event::Broken { stream: Some(stream), .. } => {
-                if self.session.take(stream).is_some() {
-                    ended.push(Ended::Failed(Failure::Malformed));
+                if let Some(under_way) = self.session.take(stream) {
+                    ended.push(Ended::Failed(Failure::Malformed, Unanswered::stream(&under_way)));
                 }
             }
             Event::GoAway { last_stream, .. } => {
@@ -419,7 +442,7 @@ impl Streams {
                 self.session.is_dismissed = true;
                 let unread = self.session.take_all(|stream| stream.id() > last_stream);
                 let unread = unread.into_iter().map(|stream| stream.carried.exchange);
-                ended.extend(unread.map(|exchange| Ended::Unread(exchange, Failure::GoAway)));
+                ended.extend(unread.map(|exchange| Ended::Unread(exchange, true, Failure::GoAway)));
             }
             // A server opens no streams.
             Event::Broken { stream: None, .. } | Event::Request { .. } | Event::Refused { .. } => {}

@@ -34,6 +34,7 @@ const STARTS_IN_A_ROW: usize = 256;
 pub(super) struct Counter {
     pub tally: Tally,
     pub response: Times,
+    pub expected: Times,
 }
 
 /// A thread's state.
@@ -263,6 +264,7 @@ impl<'s> Worker<'s> {
         let failing = self.failing_since.map_or(0, |since| self.failed_last.saturating_sub(since));
         if failing > ns(self.shared.plan.give_up) && !self.has_given_up {
             self.has_given_up = true;
+            self.shared.has_given_up.store(true, Relaxed);
             self.shared.stop.store(true, Relaxed);
         }
     }
@@ -297,11 +299,10 @@ impl<'s> Worker<'s> {
 
     /// What is left at the end is counted, and the last second handed over.
     fn finish(&mut self) {
+        let now = monotonic_ns();
         if self.shared.stop.load(Relaxed) {
-            // What was interrupted has not failed; its requests are in the log of the server all the same.
-            (0..self.users.len()).for_each(|user| self.count_unanswered(user));
+            (0..self.users.len()).for_each(|user| self.count_unanswered(user, now));
         } else {
-            let now = monotonic_ns();
             for user in 0..self.users.len() {
                 self.leave_unanswered(user, now);
             }
@@ -321,6 +322,7 @@ impl<'s> Worker<'s> {
         let operations = self.counters.iter_mut().map(|counter| {
             let mut tally = std::mem::take(&mut counter.tally);
             tally.response = counter.response.take();
+            tally.expected = counter.expected.take();
             tally
         });
         let second = SecondOfWorker {

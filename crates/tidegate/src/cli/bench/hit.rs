@@ -13,7 +13,8 @@ use tidegate_bench::plan::Plan;
 ///
 /// Without --rate it is a closed loop: N connections, each sending its next request when the last is answered.
 /// With --rate it is an open loop: requests start on a schedule, and the response time counts from the intended
-/// start, so that a server that stands still cannot hide it.
+/// start, so that a server that stands still cannot hide it. A request without an answer counts in all times with as long as it
+/// was waited for.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:

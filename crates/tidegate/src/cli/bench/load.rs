@@ -50,7 +50,8 @@ pub struct Demands {
     /// What every answer must be: status=200,length=…,sha256=…,regex=…
     #[arg(long, value_name = "CHECKS", value_parser = checks)]
     pub expect: Vec<String>,
-    /// What the run must reach: p99=50ms, mean=, max=, availability=, rate=, errors=, conforming=
+    /// What the run must reach: p99=50ms, mean=, max=, availability=, rate=, errors=, conforming=. A time has to be met by all requests, those without an
+    /// answer with as long as they were waited for, and by those alone that were answered as expected
     #[arg(long, value_name = "TARGET", value_parser = Target::parse)]
     pub target: Vec<Target>,
     /// Bits per second that an answer must come at to conform, as SPECweb99 counts

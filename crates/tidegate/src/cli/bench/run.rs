@@ -29,8 +29,8 @@ use tidegate_config::{Diagnostic, ProcessEnvironment};
 ///
 /// A scenario says how many users there are, or at what rate they come, and when they come and go, what they do (operations of one or several requests,
 /// with forms, cookies, values taken from pages, functions in JavaScript, and what a browser loads with a page), which operation
-/// follows which, and how long they wait. What is due in the steady time is measured; response times count from the intended start. The run
-/// is INVALID where the load was not that of the scenario: the mix off by more than 2 points (or 3σ), the mean cycle by
+/// follows which, and how long they wait. What is due in the steady time is measured; response times count from the intended start, and those of an operation that failed to
+/// its end. The run is INVALID where the load was not that of the scenario: the mix off by more than 2 points (or 3σ), the mean cycle by
 /// more than 5 %, more than 1 % of the visits of a `rate` not begun, an operation without one success.
 ///
 /// Each run is kept in a folder of its own below `./runs` (--runs-folder, $TIDEGATE_RUNS), one that is interrupted as well:
