@@ -107,6 +107,8 @@ struct Kept {
     most: usize,
     /// Messages that have come, or are coming, and are not obeyed.
     leases: usize,
+    /// Nobody gives anything up for it any more.
+    is_modest: bool,
 }
 
 /// What has come of an attempt to fill the reserve.
@@ -149,6 +151,12 @@ impl Reserve {
         Lease(self.clone())
     }
 
+    /// From now on it takes what is free alone: a process that only finishes what it has serves as long as it can.
+    pub fn be_modest(&self) {
+        self.lock().is_modest = true;
+        IS_RESERVE_SHORT.store(false, Relaxed);
+    }
+
     /// Takes them again, unless a message still needs them.
     pub fn fill(&self) -> Filled {
         let mut kept = self.lock();
@@ -163,7 +171,7 @@ impl Reserve {
             kept.kept.push(one);
         }
         // What is open for a moment only, elsewhere, is nothing to close connections for.
-        let has_enough = kept.kept.len() + BESIDE / 2 >= wanted;
+        let has_enough = kept.is_modest || kept.kept.len() + BESIDE / 2 >= wanted;
         IS_RESERVE_SHORT.store(!has_enough, Relaxed);
         if has_enough { Filled::Full } else { Filled::Short }
     }
@@ -172,8 +180,10 @@ impl Reserve {
 /// What to do about it, as the end of a sentence.
 pub fn advice() -> String {
     let limit = limit().map_or("no more".to_owned(), |limit| limit.to_string());
+    let free =
+        if are_reserved() { "the rest is kept for what the master sends" } else { "all of them are in use" };
     format!(
-        "process {} may hold {limit} descriptors, and all of them are in use; raise the limit (`ulimit -Hn`, or LimitNOFILE= of \
+        "process {} may hold {limit} descriptors, and {free}; raise the limit (`ulimit -Hn`, or LimitNOFILE= of \
          the service), or lower `limits connections`",
         std::process::id()
     )
@@ -215,5 +225,14 @@ mod tests {
         assert!(for_a_request().is_ok());
         assert_eq!(given(), (b"answer".to_vec(), 1, None));
         assert_eq!(held(), 2 * 5 + BESIDE, "answers do without it");
+
+        // Who only finishes what it has claims none.
+        drop(reserve.let_go(usize::MAX / 4));
+        assert_eq!(reserve.fill(), Filled::Short);
+        assert!(for_a_request().is_err());
+        reserve.be_modest();
+        assert!(for_a_request().is_ok());
+        assert_eq!(reserve.fill(), Filled::Full);
+        assert!(for_a_request().is_ok());
     }
 }

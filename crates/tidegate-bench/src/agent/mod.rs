@@ -24,7 +24,7 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 /// The version of what is said. Both sides must have the same.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// Agents of a run at most.
 pub const MOST_AGENTS: usize = 256;

@@ -493,9 +493,9 @@ mod tests {
             change(&mut prepare);
             Kind::Prepare(Box::new(prepare))
         };
-        let version = "it is of version 1.0 (protocol 3), and the controller of version";
+        let version = "it is of version 1.0 (protocol 4), and the controller of version";
         let table = [
-            ("another version", prepare("0.9", |_| {}), format!("{version} 0.9 (protocol 3)")),
+            ("another version", prepare("0.9", |_| {}), format!("{version} 0.9 (protocol 4)")),
             ("another protocol", prepare("1.0", |of| of.protocol = 1), format!("{version} 1.0 (protocol 1)")),
             ("no such agent", prepare("1.0", |of| of.index = 1), "sent no scenario that could be run".into()),
             ("no scenario", prepare("1.0", |_| {}), "it has no scenario".into()),

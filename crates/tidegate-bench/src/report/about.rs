@@ -3,6 +3,7 @@
 use serde::Serialize;
 use std::fs;
 use tidegate_http::HttpDate;
+use tidegate_http::field::is_token;
 
 /// Date, machine, versions and command of a report.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -57,12 +58,18 @@ fn processors(cpuinfo: &str) -> String {
 /// Parts of names of header fields whose values are nobody else's concern: reports are sent around.
 const SECRETS: [&str; 6] = ["auth", "cookie", "token", "secret", "password", "key"];
 
-/// A word of the command line; of a header field that is a secret, as `-H` takes it, the name alone.
+/// A word of the command line; of a header field that is a secret, as `-H` takes it, the name alone, and of a URL no user.
 fn without_secret(word: String) -> String {
-    let Some((name, _)) = word.split_once(':') else { return word };
-    let field = ["--header=", "-H"].into_iter().find_map(|option| name.strip_prefix(option)).unwrap_or(name);
+    let Some((name, rest)) = word.split_once(':') else { return word };
+    let authority =
+        rest.strip_prefix("//").map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    if let Some((user, _)) = authority.and_then(|authority| authority.rsplit_once('@')) {
+        return word.replacen(&format!("{user}@"), "…@", 1);
+    }
+    let options = ["--header=", "-H=", "-H"];
+    let field = options.into_iter().find_map(|option| name.strip_prefix(option)).unwrap_or(name);
     let field = field.trim().to_ascii_lowercase();
-    let is_name = !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let is_name = is_token(field.as_bytes());
     if is_name && SECRETS.iter().any(|secret| field.contains(secret)) { format!("{name}: …") } else { word }
 }
 
@@ -91,9 +98,12 @@ mod tests {
             "-HX-Api-Key:abc",
             "--header=cookie: abc",
             "Proxy-Authorization:abc",
+            "-H=Authorization: Bearer abc",
+            "-HX_Api_Key: abc",
         ] {
             assert!(!secret(word).contains("abc") && secret(word).ends_with(": …"), "{}", secret(word));
         }
+        assert_eq!(secret("http://user:abc@a.test/x@y"), "http://…@a.test/x@y");
         for word in ["http://token.test:8080/?key=abc", "Accept: auth", "-Hauthor", "--html=key.html"] {
             assert_eq!(secret(word), word);
         }

@@ -15,6 +15,7 @@ use tidegate_core::{Body, Exchange, Response, answer, log};
 use tidegate_http::path::normalise;
 use tidegate_http::{FieldLines, HttpDate, Method, Selection, Status, media_type, range};
 use tidegate_io::blocking;
+use tidegate_io::descriptors;
 use tidegate_io::file::{FileKind, Links, Opened, Patience, Root};
 use tidegate_io::paged::PagedFile;
 
@@ -102,7 +103,7 @@ pub(super) async fn respond(
         return answer::error(Status::NOT_FOUND);
     };
     let path = relative.clone();
-    let opened = match root.open_file(&path, Patience::Cached) {
+    let opened = match descriptors::for_a_request().and_then(|()| root.open_file(&path, Patience::Cached)) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             match blocking::run_in(root.queue_key(), move || root.open_file(&path, Patience::Wait)) {
                 Ok(job) => job.await,
@@ -117,6 +118,11 @@ pub(super) async fn respond(
             let path = String::from_utf8_lossy(&relative);
             log::error(format_args!("{name}: wants {path} sent, which is no file"));
             answer::error(Status::NOT_FOUND)
+        }
+        Err(error) if descriptors::is_exhaustion(&error) => {
+            descriptors::are_lacking();
+            log::error(format_args!("503: {name}: no file can be opened: {}", descriptors::advice()));
+            answer::busy(None)
         }
         Err(error) => {
             let path = String::from_utf8_lossy(&relative);

@@ -234,7 +234,7 @@ impl Issue for AcmeAuthority {
         present: Option<&'a Pair>,
     ) -> Local<'a, Result<(String, String), IssueError>> {
         Box::pin(async move {
-            let mut said = Vec::new();
+            let (mut said, mut again) = (Vec::new(), None);
             for solver in self.solvers.iter().filter(|solver| solver.is_usable_for(name)) {
                 let error = match self.order(solver.as_ref(), name, present).await {
                     Ok(issued) => return Ok(issued),
@@ -245,6 +245,7 @@ impl Issue for AcmeAuthority {
                     OrderError::Challenge(error) => said.push(error.said),
                     OrderError::Other(error) => {
                         said.push(error.said);
+                        again = self.rest.left(); // whatever has come of a challenge, the authority may be asked about another
                         break;
                     }
                 }
@@ -252,7 +253,7 @@ impl Issue for AcmeAuthority {
             if said.is_empty() {
                 said.push("no challenge that is allowed can be used for it; a wildcard needs dns-01".into());
             }
-            Err(IssueError { said: said.join("; "), again: self.rest.left() })
+            Err(IssueError { said: said.join("; "), again })
         })
     }
 

@@ -313,7 +313,8 @@ async fn issue(
     clock: &dyn Clock,
 ) -> Result<Obtained, IssueError> {
     let mut said: Vec<String> = Vec::new();
-    let mut again = None;
+    // The one that may be asked first says when.
+    let mut again = i64::MAX;
     for issuer in issuers.iter().filter(|issuer| issuer.issues_for(name)) {
         let accepted = issuer.obtain(name, present).await.and_then(|(certificate, key)| {
             let accepted = accept_issued(name, (&certificate, &key), present.is_some(), clock.now());
@@ -329,14 +330,17 @@ async fn issue(
             }
             Err(error) => {
                 said.push(format!("{}: {}", issuer.name(), error.said));
-                again = again.max(error.again);
+                again = again.min(error.again.unwrap_or(0));
             }
         }
     }
     if said.is_empty() {
         said.push("no authority issues for such a name".into());
     }
-    Err(IssueError { said: said.join("; "), again })
+    Err(IssueError {
+        said: said.join("; "),
+        again: Some(again).filter(|again| (1..i64::MAX).contains(again)),
+    })
 }
 
 /// Of the run-time, so that tests may turn it.

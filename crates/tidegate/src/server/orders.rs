@@ -489,6 +489,7 @@ impl Server {
             // What may have been prepared is given up. The answers say that the workers have come past the order to drain; one
             // that has ended by it does not answer.
             self.next = None;
+            self.reserve.be_modest();
             let _ = self.tell_workers(Command::Discard);
             self.stores.rates.drain();
             self.tell(&ToMaster::AcceptsNoMore);

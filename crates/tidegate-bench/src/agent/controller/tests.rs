@@ -215,7 +215,7 @@ fn a_lost_agent_stops_the_others_and_the_run_says_which() {
 fn who_does_not_fit_is_refused_before_the_load() {
     let scenario = scenario();
     let table = [
-        (hello("0.9", None), "it is of version 0.9 (protocol 3), and this controller of version 1.0"),
+        (hello("0.9", None), "it is of version 0.9 (protocol 4), and this controller of version 1.0"),
         (hello("1.0", Some(2)), "its index is 2, and the run has 2 agents"),
         (hello("1.0", Some(0)), "its index 0 is that of another agent"),
         (Kind::Refuse(Reason { reason: "no\x1b[2J way".into() }).into(), "no [2J way"),

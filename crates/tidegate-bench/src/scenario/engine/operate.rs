@@ -11,7 +11,7 @@ use crate::record::Failure;
 use crate::scenario::record::{FAILED_KEPT, FailedOperation};
 use crate::scenario::{TakeFrom, page};
 use std::cmp::Reverse;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Redirects that a step follows.
 const REDIRECTS: u8 = 5;
@@ -506,7 +506,7 @@ impl Worker<'_> {
         let connections = user.connections.clone();
         let is_measured = self.measures(place);
         let shared = self.shared;
-        let is_interrupted = shared.stop.load(Relaxed) && !shared.has_given_up.load(Relaxed);
+        let is_interrupted = shared.stop.load(Acquire) && !shared.has_given_up.load(Relaxed);
         for key in connections {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             for unanswered in connection.take_unanswered().into_iter().filter(|_| is_measured) {

@@ -16,7 +16,7 @@ use std::collections::BinaryHeap;
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 use tidegate_io::wheel::TICK;
@@ -265,7 +265,7 @@ impl<'s> Worker<'s> {
         if failing > ns(self.shared.plan.give_up) && !self.has_given_up {
             self.has_given_up = true;
             self.shared.has_given_up.store(true, Relaxed);
-            self.shared.stop.store(true, Relaxed);
+            self.shared.stop.store(true, Release); // who sees this sees that it was given up
         }
     }
 

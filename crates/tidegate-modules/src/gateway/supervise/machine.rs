@@ -278,10 +278,14 @@ impl Machine {
                     self.failures = self.failures.max(process.failures_before);
                     self.fail(&format!("{how} {when}"), now, out);
                 }
-                None => out.push(Action::Say(format!(
-                    "a process {how} after {} s; another is started",
-                    age.as_secs()
-                ))),
+                None => {
+                    let next = if process.is_former {
+                        "the new definition has its place"
+                    } else {
+                        "another is started"
+                    };
+                    out.push(Action::Say(format!("a process {how} after {} s; {next}", age.as_secs())));
+                }
             }
         }
         self.advance(now, out);
@@ -346,8 +350,11 @@ impl Machine {
             match process.stage {
                 Stage::Starting { .. } if process.ready_at.is_none() && now >= process.patience_until => {
                     self.restarts += 1;
-                    let patience = self.rules.start_timeout;
-                    let how = format!("took no requests within {patience:?} (`start-timeout`)");
+                    let patience = process.patience_until.saturating_sub(process.started);
+                    let how = match patience == self.rules.start_timeout {
+                        true => format!("took no requests within {patience:?} (`start-timeout`)"),
+                        false => "is held up by `warm-up`".to_owned(),
+                    };
                     self.fail(&how, now, out);
                     self.last_failure = Some(how);
                     self.terminate(slot, now, out);
