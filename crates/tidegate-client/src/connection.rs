@@ -148,6 +148,11 @@ impl Connection {
         self.watched.poll_write(cx, |fd| Ok(rustix::net::send(fd, bytes, SendFlags::NOSIGNAL)?))
     }
 
+    /// Bytes that were sent and that the peer has not taken: not acknowledged, or not read from a unix socket. A system call.
+    pub fn send_queue_len(&self) -> u64 {
+        socket::send_queue_len(self.fd())
+    }
+
     /// Receives into the front of `buffer`; 0 is the end.
     #[inline]
     pub fn poll_recv(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {

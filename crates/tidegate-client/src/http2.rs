@@ -53,6 +53,10 @@ pub struct Answer {
     pub is_end: bool,
 }
 
+/// Connections on which nothing comes, in one pool. Where there are so many it is not the connections: a
+/// process that hangs gets no more of them, and the newest one takes what comes next.
+const DOUBTFUL_MAX: usize = 4;
+
 /// Connections of one worker to one address.
 pub struct Http2Pool {
     /// Makes the connections; none is idle there.
@@ -140,7 +144,13 @@ impl Http2Pool {
 
     fn try_open(&self, parts: &RequestParts<'_>, is_end: bool) -> Option<Http2Stream> {
         let sessions = self.sessions.borrow();
-        sessions.iter().find_map(|session| session.open(parts, is_end))
+        let mut usable = sessions.iter().filter(|session| !session.is_doubtful());
+        let opened = usable.find_map(|session| session.open(parts, is_end));
+        let doubtful = || sessions.iter().filter(|session| session.is_doubtful());
+        if opened.is_some() || doubtful().count() < DOUBTFUL_MAX {
+            return opened;
+        }
+        doubtful().rev().find_map(|session| session.open(parts, is_end))
     }
 
     fn remove(&self, session: &Rc<Session>) {

@@ -310,6 +310,16 @@ fn tcp_info(socket: BorrowedFd<'_>) -> Option<(libc::tcp_info, usize)> {
     (result == 0).then_some((info, length as usize))
 }
 
+/// Bytes that the kernel has accepted for the peer of a socket and not got rid of, as [`SendQueue::waiting`]
+/// (`SIOCOUTQ`). One call.
+pub fn send_queue_len(socket: BorrowedFd<'_>) -> u64 {
+    let mut waiting: libc::c_int = 0;
+    // SAFETY: the request writes one `int` at the pointer, which is that of `waiting`.
+    #[allow(unsafe_code)]
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) };
+    if result == 0 { u64::try_from(waiting).unwrap_or(0) } else { 0 }
+}
+
 /// What the kernel has not got rid of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendQueue {
@@ -421,15 +431,11 @@ impl Stream {
 
     /// What the peer has taken of what was sent, and what it has not. Two calls: not for every request.
     pub fn send_queue(&self) -> SendQueue {
-        let mut waiting: libc::c_int = 0;
-        // SAFETY: the request writes one `int` at the pointer, which is that of `waiting`.
-        #[allow(unsafe_code)]
-        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) };
         let told = std::mem::offset_of!(libc::tcp_info, tcpi_bytes_acked) + size_of::<u64>();
         SendQueue {
             acknowledged: tcp_info(self.fd.as_fd())
                 .and_then(|(info, length)| (length >= told).then_some(info.tcpi_bytes_acked)),
-            waiting: if result == 0 { u64::try_from(waiting).unwrap_or(0) } else { 0 },
+            waiting: send_queue_len(self.fd.as_fd()),
         }
     }
 

@@ -149,10 +149,16 @@ impl Session {
         })
     }
 
+    /// Whether nothing has come where something was due: another connection may do better.
+    pub(super) fn is_doubtful(&self) -> bool {
+        !self.state.borrow().liveness.is_usable()
+    }
+
+    /// Sends the head of a request, where it takes one more, doubtful or not.
     pub(super) fn open(self: &Rc<Self>, parts: &RequestParts<'_>, is_end: bool) -> Option<Http2Stream> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        let takes_none = state.is_closing || state.over.is_some() || !state.liveness.is_usable();
+        let takes_none = state.is_closing || state.over.is_some();
         if takes_none || state.wire.open_streams() >= STREAMS as usize {
             return None;
         }

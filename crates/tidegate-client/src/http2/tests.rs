@@ -181,6 +181,35 @@ fn a_connection_without_a_sign_of_life_gets_no_further_requests() {
     turns(&mut poller, &runtime, || pool.sessions.borrow().is_empty().then_some(()));
 }
 
+#[test]
+fn a_process_that_hangs_gets_so_many_connections_and_no_more() {
+    let mut poller = Poller::new().unwrap();
+    let runtime = Runtime::install(poller.registry().unwrap()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (pool, lines) = (pool(&listener), FieldLines::new());
+    let (mut cx, parts) = (Context::from_waker(Waker::noop()), post(&lines));
+    let mut streams = Vec::new();
+    for _ in 0..2 * DOUBTFUL_MAX {
+        let mut open = Box::pin(pool.open(&parts, true));
+        let stream = turns(&mut poller, &runtime, || match open.as_mut().poll(&mut cx) {
+            Poll::Ready(stream) => Some(stream.unwrap()),
+            Poll::Pending => None,
+        });
+        stream.has_waited(Duration::ZERO);
+        streams.push(stream);
+    }
+    let sessions = || pool.sessions.borrow().clone();
+    assert_eq!(sessions().len(), DOUBTFUL_MAX);
+    let newest = sessions().pop().unwrap();
+    assert!(streams[DOUBTFUL_MAX - 1..].iter().all(|stream| Rc::ptr_eq(&stream.session, &newest)));
+    // It comes to itself on an older one.
+    let mut accepted: TcpStream = wait_for(|| listener.accept().ok(), "a connection").0;
+    accepted.write_all(b"\0\0\0\x04\0\0\0\0\0").unwrap(); // SETTINGS
+    turns(&mut poller, &runtime, || (!streams[0].session.is_doubtful()).then_some(()));
+    let stream = pool.try_open(&parts, true).unwrap();
+    assert!(Rc::ptr_eq(&stream.session, &streams[0].session));
+}
+
 fn has_something(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     stream.peek(&mut [0; 1]).is_ok()

@@ -434,7 +434,8 @@ impl Call {
         let len = content.remaining().map(|left| left.saturating_add(early.len() as u64));
         let upload = (!is_sent).then(|| std::mem::replace(&mut self.upload, Upload::whole(Vec::new())));
         let about = self.about();
-        let relay = Relay::new(line, content, upload, early, &self.link, about, self.wants_trailers);
+        let mut relay = Relay::new(line, content, upload, early, &self.link, about, self.wants_trailers);
+        relay.taken = std::mem::take(&mut self.upload.taken);
         Ok(respond(head, Body::Stream { len, has_trailers: false, stream: Box::new(relay) }))
     }
 
@@ -631,6 +632,7 @@ impl Exchange {
             }
             if upload.taken.is_alive() {
                 self.deadline.ends();
+                upload.taken.leaves(connection.send_queue_len());
             }
         }
         let is_owing = self.is_sending && upload.waits_for_client();
@@ -698,8 +700,11 @@ impl Exchange {
             self.owed_since = Some(monotonic_ns());
             return Poll::Pending;
         }
-        if self.deadline.poll(cx, &link.head_deadlines).is_ready() {
-            return Poll::Ready(Err(Fault::Silent));
+        while self.deadline.poll(cx, &link.head_deadlines).is_ready() {
+            if !upload.taken.has_drained(|| connection.send_queue_len()) {
+                return Poll::Ready(Err(Fault::Silent));
+            }
+            self.deadline.ends();
         }
         Poll::Pending
     }

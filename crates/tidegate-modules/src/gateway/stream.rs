@@ -8,7 +8,7 @@ use super::abandon::{finish, give_up};
 use super::about::About;
 use super::answer::{AnswerError, Content};
 use super::link::Link;
-use super::upload::{Upload, UploadError};
+use super::upload::{Taken, Upload, UploadError};
 use super::upstream::Selection;
 use std::future::Future;
 use std::io;
@@ -47,10 +47,12 @@ pub(super) struct Relay {
     line: Option<Checkout>,
     content: Content,
     upload: Option<Upload>,
+    /// Of a request that is sent in full.
+    pub(super) taken: Taken,
     /// Content that is here and the client has not taken yet.
     ready: Vec<u8>,
     /// Bytes of `ready` that it has.
-    taken: usize,
+    passed: usize,
     buffer: usize,
     silence: Silence,
     about: About,
@@ -72,8 +74,9 @@ impl Relay {
             line: Some(line),
             content,
             upload,
+            taken: Taken::default(),
             ready: early,
-            taken: 0,
+            passed: 0,
             buffer: link.buffer,
             silence: Silence::new(link.timeout),
             about,
@@ -88,10 +91,14 @@ impl Relay {
             let sent = upload.poll_send(cx, &line.connection);
             if upload.taken.is_alive() {
                 self.silence.ends();
+                upload.taken.leaves(line.connection.send_queue_len());
             }
             match sent {
                 Poll::Pending => {}
-                Poll::Ready(Ok(()) | Err(UploadError::Application(_))) => self.upload = None,
+                Poll::Ready(Ok(()) | Err(UploadError::Application(_))) => {
+                    self.taken = std::mem::take(&mut upload.taken);
+                    self.upload = None;
+                }
                 Poll::Ready(Err(UploadError::Client(error))) => {
                     self.failure = Some(io::Error::other(error));
                 }
@@ -143,12 +150,7 @@ impl Relay {
             }
             let Some(line) = &self.line else { return Poll::Ready(Ok(0)) };
             match line.connection.poll_recv(cx, buffer) {
-                Poll::Pending => {
-                    return match self.silence.poll(cx) {
-                        Poll::Pending => Poll::Pending,
-                        Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-                    };
-                }
+                Poll::Pending => return self.poll_silence(cx),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Ready(Ok(0)) => {
                     self.content.close()?;
@@ -167,6 +169,19 @@ impl Relay {
                 }
             }
         }
+    }
+
+    /// Nothing has come. An error where that was so for too long, and the application has taken nothing of the request either.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        while self.silence.poll(cx).is_ready() {
+            let taken = self.upload.as_mut().map_or(&mut self.taken, |upload| &mut upload.taken);
+            let line = self.line.as_ref();
+            if !line.is_some_and(|line| taken.has_drained(|| line.connection.send_queue_len())) {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            self.silence.ends();
+        }
+        Poll::Pending
     }
 
     /// The application has done its part.
@@ -201,15 +216,15 @@ impl BodyStream for Relay {
         if self.upload.is_some() {
             self.send_on(cx);
         }
-        let rest = self.ready.get(self.taken..).unwrap_or_default();
+        let rest = self.ready.get(self.passed..).unwrap_or_default();
         if !rest.is_empty() {
             let count = rest.len().min(buffer.len());
             buffer[..count].copy_from_slice(&rest[..count]);
-            self.taken += count;
-            if self.taken < self.ready.len() {
+            self.passed += count;
+            if self.passed < self.ready.len() {
                 return Poll::Ready(Ok(Chunk::of(count)));
             }
-            (self.ready, self.taken) = (Vec::new(), 0);
+            (self.ready, self.passed) = (Vec::new(), 0);
             // What is here already goes with it: the first of it came with the head.
             let more = match &mut buffer[count..] {
                 room if room.len() < WORTHWHILE || self.failure.is_some() || self.is_spliced() => 0,
@@ -236,9 +251,9 @@ impl BodyStream for Relay {
 
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
         self.send_on(cx);
-        if self.taken > 0 {
-            self.ready.drain(..self.taken);
-            self.taken = 0;
+        if self.passed > 0 {
+            self.ready.drain(..self.passed);
+            self.passed = 0;
         }
         while self.line.is_some() && self.failure.is_none() && self.ready.len() < self.buffer {
             // Where memory is short the application waits, as it does when the buffer is full.
@@ -310,10 +325,7 @@ impl Relay {
         let Some(line) = &self.line else { return Poll::Ready(Ok(0)) };
         let most = usize::try_from(self.content.plain()).unwrap_or(usize::MAX);
         match line.connection.poll_splice(cx, pipe, most) {
-            Poll::Pending => match self.silence.poll(cx) {
-                Poll::Pending => Poll::Pending,
-                Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            },
+            Poll::Pending => self.poll_silence(cx),
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Ready(Ok(0)) => {
                 self.content.close()?;

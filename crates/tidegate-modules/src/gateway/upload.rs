@@ -53,6 +53,8 @@ pub(super) enum UploadError {
 pub(super) struct Taken {
     bytes: u32,
     waits_for_room: bool,
+    /// Bytes that the kernel held for it at the last sign of life.
+    queued: u64,
 }
 
 impl Taken {
@@ -81,6 +83,22 @@ impl Taken {
             self.bytes = 0;
         }
         is_alive
+    }
+
+    /// The kernel holds so many bytes for it, behind a sign of life: what it takes of them is one as well.
+    pub(super) fn leaves(&mut self, queued: u64) {
+        self.queued = queued;
+    }
+
+    /// It has been silent for too long, unless it has taken enough of what the kernel held, which holds `queued` bytes now.
+    /// Asked only where that much was held.
+    pub(super) fn has_drained(&mut self, queued: impl FnOnce() -> u64) -> bool {
+        let piece = u64::from(Taken::PIECE);
+        if self.queued < piece {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.queued, queued());
+        before.saturating_sub(self.queued) >= piece
     }
 }
 
@@ -211,6 +229,7 @@ impl Upload {
     pub(super) fn rewind(&mut self) {
         self.at = 0;
         (self.is_complete, self.has_begun) = (false, false);
+        self.taken = Taken::default();
     }
 
     /// Whether anything of it was sent since it began: otherwise nobody can have begun with it.
@@ -341,5 +360,20 @@ mod tests {
         assert!(taken.is_alive());
         taken.add(1);
         assert!(!taken.is_alive());
+    }
+
+    #[test]
+    fn what_the_kernel_gets_rid_of_is_a_sign_of_life() {
+        let mut taken = Taken::default();
+        let unasked = || panic!("the kernel holds too little");
+        assert!(!taken.has_drained(unasked));
+        taken.leaves(300_000);
+        assert!(taken.has_drained(|| 200_000) && taken.has_drained(|| 100_000));
+        assert!(!taken.has_drained(|| 100_000), "it has taken nothing since");
+        assert!(!taken.has_drained(|| 40_000), "so much may go into other buffers");
+        assert!(!taken.has_drained(unasked));
+        taken.leaves(100_000);
+        assert!(!taken.has_drained(|| 150_000), "more was sent");
+        assert!(taken.has_drained(|| 0));
     }
 }
