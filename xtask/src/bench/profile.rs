@@ -152,8 +152,6 @@ fn used(profile: &[u8]) -> Result<Vec<String>> {
         // What has changed since is no mistake, and that there are no values is known.
         "-Cllvm-args=-no-pgo-warn-mismatch".to_owned(),
         "-Cllvm-args=-disable-vp".to_owned(),
-        // What is asked for often lies together, whoever calls it: with gateways it has to come into the caches each time.
-        "-Clink-arg=-Wl,-z,keep-text-section-prefix".to_owned(),
     ])
 }
 
