@@ -14,7 +14,6 @@ use super::upstream::RoutingState;
 use super::via::Via;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
-use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::io;
 use std::rc::Rc;
@@ -520,21 +519,10 @@ pub(super) fn forwarded(
     let trusted = if is_trusted { exchange.fields } else { Fields::default() };
     let known = |name: &'static str| trusted.all(name);
     if !is_set("x-forwarded-for") {
-        // Where it is named in `Forwarded` alone, who reads this field has to hear of the same client.
-        let named = match exchange.state.remote.client {
-            Peer::Tcp(named) if is_trusted && !trusted.contains("x-forwarded-for") => ip_text(named.ip()),
-            _ => IpText::new(),
-        };
-        let mut chain: SmallVec<[&[u8]; 4]> = trusted.all("x-forwarded-for").collect();
-        if named != client {
-            chain.push(named.as_bytes());
-        }
-        chain.push(client.as_bytes());
-        chain.retain(|told| !told.is_empty());
-        match chain.as_slice() {
-            [] => {}
-            [alone] => put(lines, "X-Forwarded-For", alone),
-            chain => put(lines, "X-Forwarded-For", &chain.join(&b", "[..])),
+        if is_trusted {
+            put_clients(exchange, &client, lines);
+        } else if !client.is_empty() {
+            put(lines, "X-Forwarded-For", client.as_bytes());
         }
     }
     if !is_set("x-forwarded-proto") {
@@ -563,6 +551,24 @@ pub(super) fn forwarded(
         let own = format!("for={node};proto={proto};host=\"{}\"", exchange.authority);
         let value = [chain.join(&b", "[..]).as_slice(), own.as_bytes()].join(&b", "[..]);
         put(lines, "Forwarded", &value);
+    }
+}
+
+/// Those whom a trusted proxy names, and the proxy. Where the client is named in `Forwarded` alone, who reads this field has to hear
+/// of the same one.
+fn put_clients(exchange: &Exchange<'_>, proxy: &str, lines: &mut Vec<u8>) {
+    let named = match exchange.state.remote.client {
+        Peer::Tcp(named) if !exchange.fields.contains("x-forwarded-for") => ip_text(named.ip()),
+        _ => IpText::new(),
+    };
+    let mut chain: Vec<&[u8]> = exchange.fields.all("x-forwarded-for").collect();
+    if &*named != proxy {
+        chain.push(named.as_bytes());
+    }
+    chain.push(proxy.as_bytes());
+    chain.retain(|told| !told.is_empty());
+    if !chain.is_empty() {
+        put(lines, "X-Forwarded-For", &chain.join(&b", "[..]));
     }
 }
 

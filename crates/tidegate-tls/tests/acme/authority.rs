@@ -202,6 +202,8 @@ fn an_authority_that_wants_to_be_left_alone_is() {
         ("/order", "429 Too Many Requests\r\nRetry-After: 7200", 3601..=7200),
         ("/dir", "503 Service Unavailable\r\nRetry-After: 7200", 3601..=7200),
         ("/order", "429 Too Many Requests", 0..=0),
+        // Of a challenge: that is the name's, and the next attempt is at another order.
+        ("/ch", "429 Too Many Requests\r\nRetry-After: 7200", 0..=0),
     ] {
         let folder = Folder::new("rest");
         let liar = Liar::start(&folder, &[(path, (status, limited.clone()))]);

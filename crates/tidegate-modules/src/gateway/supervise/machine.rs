@@ -205,6 +205,7 @@ impl Machine {
     pub(super) fn opened(&mut self, slot: Slot, now: Duration) {
         if let Some(process) = self.processes.get_mut(&slot) {
             process.patience_until = now + WARM_UP_PATIENCE;
+            process.has_opened = true;
         }
     }
 
@@ -280,7 +281,7 @@ impl Machine {
                 }
                 None => {
                     let next = if process.is_former {
-                        "the new definition has its place"
+                        "a new definition takes its place"
                     } else {
                         "another is started"
                     };
@@ -350,10 +351,12 @@ impl Machine {
             match process.stage {
                 Stage::Starting { .. } if process.ready_at.is_none() && now >= process.patience_until => {
                     self.restarts += 1;
-                    let patience = process.patience_until.saturating_sub(process.started);
-                    let how = match patience == self.rules.start_timeout {
-                        true => format!("took no requests within {patience:?} (`start-timeout`)"),
-                        false => "is held up by `warm-up`".to_owned(),
+                    let how = match process.has_opened {
+                        true => format!("was held up by `warm-up` for {WARM_UP_PATIENCE:?}"),
+                        false => {
+                            let patience = self.rules.start_timeout;
+                            format!("took no requests within {patience:?} (`start-timeout`)")
+                        }
                     };
                     self.fail(&how, now, out);
                     self.last_failure = Some(how);
@@ -427,6 +430,7 @@ impl Machine {
                 ready_at: None,
                 trial_since: None,
                 patience_until: now + self.rules.start_timeout,
+                has_opened: false,
                 is_proved: false,
                 is_worn: false,
                 is_former: false,

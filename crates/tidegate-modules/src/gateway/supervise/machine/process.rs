@@ -23,6 +23,8 @@ pub(super) struct Process {
     pub(super) ready_at: Option<Duration>,
     /// While it starts: how long it may.
     pub(super) patience_until: Duration,
+    /// It takes connections, and gets requests of the server's own first.
+    pub(super) has_opened: bool,
     /// When it began to get requests, where its definition was on trial then: it has to go on with them.
     pub(super) trial_since: Option<Duration>,
     pub(super) is_proved: bool,
