@@ -147,6 +147,49 @@ fn neither_applications_nor_the_console_have_what_a_reload_needs() {
     assert!(!server.log().contains("has no descriptors left"));
 }
 
+/// One that is to end claims no descriptors for orders that will not come: those who are still there have what is free.
+#[test]
+fn a_process_that_finishes_what_it_has_opens_files_after_a_shortage() {
+    const LIMIT: u32 = 64;
+    const STAYING: usize = 6;
+    let folder = Folder::new("fds-draining");
+    fs::create_dir(folder.path("www")).unwrap();
+    folder.write("www/index.html", "here");
+    for number in 0..STAYING {
+        folder.write(&format!("www/{number}"), "new");
+    }
+    let text = |more: usize| {
+        let more: String = (0..more)
+            .map(|n| format!("listen \"unix:{}\"\n", folder.path(&format!("l{n}")).display()))
+            .collect();
+        format!("listen \"127.0.0.1:0\"\n{more}workers 1\ndrain-timeout \"5m\"\nsite {{ root \"www\" }}\n")
+    };
+    let mut server = bounded(&folder, LIMIT, &text(0));
+    let before = server.processes()[0];
+    let mut all: Vec<KeepAlive> = (0..36).map(|_| KeepAlive::new(&server.address)).collect();
+    for connection in &mut all {
+        assert_eq!(connection.get("/").0, "here");
+        connection.0.get_mut().write_all(b"GET /").unwrap(); // it is never idle
+    }
+    // The reserve should grow, and there is nothing for it.
+    folder.write("tidegate.kdl", &format!("{PATIENT}control {:?}\n{}", folder.path("control"), text(8)));
+    let held = || fs::read_dir(format!("/proc/{}/fd", before.as_raw_nonzero())).unwrap().count();
+    for orders in ["reload", "upgrade"] {
+        let outcome = server.tell(&[orders]);
+        assert_eq!(outcome.code, Some(0), "{orders}: {}", outcome.stderr);
+        if orders == "reload" {
+            wait_for(|| (held() + 1 >= LIMIT as usize).then_some(()), "the reserve to take what there is");
+        }
+    }
+    all.truncate(STAYING);
+    wait_for(|| (held() < LIMIT as usize / 2).then_some(()), "the others to have gone");
+    for (number, connection) in all.iter_mut().enumerate() {
+        write!(connection.0.get_mut(), "{number} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let answer = answered(connection);
+        assert!(answer.starts_with("http/1.1 200"), "{answer}{}", server.log());
+    }
+}
+
 /// What does not fit is refused, and said of whom; nothing changes, and it works when there are some.
 #[test]
 fn settings_that_need_more_descriptors_than_are_left_are_refused() {

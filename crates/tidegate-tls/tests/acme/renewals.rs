@@ -281,6 +281,26 @@ fn a_failed_renewal_keeps_the_old_certificate_and_heeds_retry_after() {
     });
 }
 
+/// The rest that the first wants is not the second's.
+#[test]
+fn of_several_authorities_the_one_that_may_be_asked_first_says_when() {
+    turned(async |clock| {
+        let folder = Folder::new("both");
+        let both = ["one", "two"].map(|name| Rc::new(Scripted::new(name, &clock)));
+        let node = Node::start(&clock);
+        let limited = IssueError { said: "rate limit".into(), again: Some(7200) };
+        both[0].fails.borrow_mut().push_back(limited);
+        both[1].fails.borrow_mut().push_back(IssueError::new("reset"));
+        node.serve(&["a.test"], &both, &folder.storage());
+        days(1).await;
+        let outcomes = node.take();
+        let [(failed, Outcome::Failed { .. }), (ready, Outcome::Ready { .. })] = outcomes.as_slice() else {
+            panic!("{outcomes:?}")
+        };
+        assert!((60..90).contains(&(ready - failed)), "{outcomes:?}");
+    });
+}
+
 #[test]
 fn a_restart_uses_what_was_kept_and_other_settings_other_names() {
     turned(async |clock| {
