@@ -131,7 +131,27 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let mut kept = self.0.lock();
         kept.leases -= 1;
-        IS_RESERVE_LENT.store(kept.leases > 0, Relaxed);
+        if kept.leases == 0 {
+            kept.fill(); // before anybody else has what the message has left over
+            IS_RESERVE_LENT.store(false, Relaxed);
+        }
+    }
+}
+
+impl Kept {
+    /// Takes as many as it should have and can get, and says so to those who open something.
+    fn fill(&mut self) -> Filled {
+        let share = limit().map_or(usize::MAX, |limit| usize::try_from(limit / SHARE).unwrap_or(usize::MAX));
+        let wanted = (self.most * MESSAGES + BESIDE).min(share);
+        while self.kept.len() < wanted
+            && let Ok(one) = eventfd(0, EventfdFlags::CLOEXEC)
+        {
+            self.kept.push(one);
+        }
+        // What is open for a moment only, elsewhere, is nothing to close connections for.
+        let has_enough = self.is_modest || self.kept.len() + BESIDE / 2 >= wanted;
+        IS_RESERVE_SHORT.store(!has_enough, Relaxed);
+        if has_enough { Filled::Full } else { Filled::Short }
     }
 }
 
@@ -160,20 +180,7 @@ impl Reserve {
     /// Takes them again, unless a message still needs them.
     pub fn fill(&self) -> Filled {
         let mut kept = self.lock();
-        if kept.leases > 0 {
-            return Filled::Lent;
-        }
-        let share = limit().map_or(usize::MAX, |limit| usize::try_from(limit / SHARE).unwrap_or(usize::MAX));
-        let wanted = (kept.most * MESSAGES + BESIDE).min(share);
-        while kept.kept.len() < wanted
-            && let Ok(one) = eventfd(0, EventfdFlags::CLOEXEC)
-        {
-            kept.kept.push(one);
-        }
-        // What is open for a moment only, elsewhere, is nothing to close connections for.
-        let has_enough = kept.is_modest || kept.kept.len() + BESIDE / 2 >= wanted;
-        IS_RESERVE_SHORT.store(!has_enough, Relaxed);
-        if has_enough { Filled::Full } else { Filled::Short }
+        if kept.leases > 0 { Filled::Lent } else { kept.fill() }
     }
 }
 
@@ -221,6 +228,7 @@ mod tests {
         };
         assert_eq!(given(), (b"answer".to_vec(), 0, Some(1)));
         drop(second);
+        assert_eq!(held(), 2 * 5 + BESIDE, "nobody else can have what the message has left over");
         assert_eq!((reserve.fill(), held()), (Filled::Full, 2 * 5 + BESIDE));
         assert!(for_a_request().is_ok());
         assert_eq!(given(), (b"answer".to_vec(), 1, None));
