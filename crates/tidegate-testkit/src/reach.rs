@@ -92,23 +92,29 @@ fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A new folder that every user can reach and that lies in none for everybody, as that for temporary files is: in the folder
-/// that the build has for tests, `usual`, or where others cannot go there, in one of the system's.
+/// A new folder that lies in none for everybody, as that for temporary files is, and that every user can reach where root runs
+/// the test: in the folder that the build has for tests, `usual`, or where that is none such, in one of the system's or the
+/// user's own.
 ///
 /// # Panics
 /// It cannot be made.
 pub fn folder_apart(usual: &Path, name: &str) -> PathBuf {
-    let system = ["/srv", "/opt", "/var/lib"].map(Path::new);
-    let is_good = |folder: &&Path| {
-        all_may_enter(folder) && fs::metadata(folder).is_ok_and(|there| there.mode() & 0o002 == 0)
-    };
-    let place = match is_root() && !all_may_enter(usual) {
-        true => system.into_iter().find(is_good).unwrap_or(usual),
-        false => usual,
-    };
-    let path = place.join(format!("tidegate-{}-{name}", std::process::id()));
-    fs::create_dir_all(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    path
+    let name = format!("tidegate-{}-{name}", std::process::id());
+    let system = ["/srv", "/opt", "/var/lib"].map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let mut places = std::iter::once(usual.to_owned()).chain(system).chain(home);
+    let is_good = |folder: &Path| (!is_root() || all_may_enter(folder)) && is_of_its_owner(folder);
+    let made = places.find_map(|place| {
+        let path = place.join(&name);
+        (is_good(&place) && fs::create_dir_all(&path).is_ok()).then_some(path)
+    });
+    made.unwrap_or_else(|| panic!("{} lies in a folder for everybody, as all others do", usual.display()))
+}
+
+/// Whether nobody but its owner can put another in the place of a folder.
+fn is_of_its_owner(folder: &Path) -> bool {
+    let Ok(folder) = folder.canonicalize() else { return false };
+    folder.ancestors().all(|folder| fs::metadata(folder).is_ok_and(|there| there.mode() & 0o002 == 0))
 }
 
 #[cfg(test)]
@@ -134,9 +140,13 @@ mod tests {
         fs::write(closed.join("tree/file"), "changed").unwrap();
         let next = reachable(&closed.join("tree"));
         assert_eq!(fs::read_to_string(next.join("file")).unwrap(), "changed");
-        let apart = folder_apart(&closed, "apart");
-        assert!(all_may_enter(&apart) && !apart.starts_with(&closed));
-        for folder in [apart, closed, copy.parent().unwrap().to_owned(), next.parent().unwrap().to_owned()] {
+        for mode in [0o700, 0o1777] {
+            fs::set_permissions(&closed, fs::Permissions::from_mode(mode)).unwrap();
+            let apart = folder_apart(&closed, "apart");
+            assert!(all_may_enter(&apart) && is_of_its_owner(&apart), "{}", apart.display());
+            fs::remove_dir(apart).unwrap();
+        }
+        for folder in [closed, copy.parent().unwrap().to_owned(), next.parent().unwrap().to_owned()] {
             fs::remove_dir_all(folder).unwrap();
         }
     }

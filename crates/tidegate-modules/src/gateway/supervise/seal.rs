@@ -226,12 +226,9 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// A folder that nobody else writes to, unlike that for temporary files.
     fn folder(name: &str) -> PathBuf {
-        let target = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned();
-        let folder = target.join(format!("seal-{}-{name}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        folder
+        let executable = std::env::current_exe().unwrap();
+        tidegate_testkit::folder_apart(executable.parent().unwrap(), &format!("seal-{name}"))
     }
 
     #[test]
