@@ -1,7 +1,8 @@
 //! `cargo xtask tests`: what `cargo test --workspace` runs, several test programs at once.
 //!
-//! Cargo runs one after another, and many of ours wait most of the time: for a server to stop, a timeout, a browser. Here one
-//! more runs than there are processors. The output of each is shown whole when it ends. Called by `test`.
+//! Cargo runs one after another, and many of ours wait most of the time: for a server to stop, a timeout, a browser. Here twice
+//! as many run as there are processors, those that take longest first. The output of each is shown whole when it ends. Called by
+//! `test`.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -24,10 +25,19 @@ pub struct Arguments {
     /// Those of an optimised build with debug assertions and overflow checks (the profile `checked`)
     #[arg(long)]
     checked: bool,
-    /// Programs at once; one more than there are processors
+    /// Programs at once; twice as many as there are processors
     #[arg(long)]
     jobs: Option<usize>,
 }
+
+/// Those of one minute and more, which are begun first: whatever is begun last is waited for alone.
+const LONGEST: [&str; 5] = [
+    "tidegate --test bench",
+    "tidegate --test transcripts",
+    "tidegate --test console",
+    "tidegate --test random",
+    "tidegate --test forbidden",
+];
 
 /// A program of tests that cargo has built.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,9 +52,12 @@ struct Program {
 /// Builds and runs all; an error that names those that failed.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let profile: &[&str] = if arguments.checked { &["--profile", "checked"] } else { &[] };
-    let programs = build(profile)?;
+    let mut programs = build(profile)?;
+    programs.sort_by_key(|program| {
+        LONGEST.iter().position(|name| *name == program.name).unwrap_or(LONGEST.len())
+    });
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    let failed = run_all(programs, arguments.jobs.unwrap_or(processors + 1).max(1));
+    let failed = run_all(programs, arguments.jobs.unwrap_or(2 * processors).max(1));
     let mut examples = workspace::cargo();
     examples.args(["test", "--workspace", "--locked", "--no-fail-fast", "--doc"]).args(profile);
     let examples = workspace::run(&mut examples);
