@@ -19,6 +19,13 @@ pub(crate) fn thread_cpu() -> Duration {
     Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec as u32)
 }
 
+/// How late a request may be given up, and what else is waited for: at most two of these.
+const TICK_MILLIS: u64 = 2;
+/// The same, nanoseconds.
+pub(crate) const TICK: u64 = TICK_MILLIS * 1_000_000;
+/// Deadlines of a worker's connections.
+pub(crate) type Wheel = tidegate_io::Wheel<TICK_MILLIS>;
+
 /// Nanoseconds of a duration; what does not fit is for ever.
 pub(crate) fn ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)

@@ -30,6 +30,11 @@ pub enum TargetError {
     /// Some other scheme.
     #[error("{0}: not an http URL; write http://host/path or https://host/path")]
     Scheme(String),
+    /// Those of a user: they belong into a field. The rest of it, without them.
+    #[error(
+        "{0}: a name and a password do not go into a URL; send them as a field, `Authorization: Basic …`"
+    )]
+    Credentials(String),
     /// No host, or one with bytes that no host has.
     #[error("{0}: the URL names no valid host")]
     Host(String),
@@ -53,7 +58,7 @@ impl Url {
     /// Reads an absolute URL. Without a scheme it is `http`.
     ///
     /// # Errors
-    /// The scheme is neither `http` nor `https`, there is no valid host or no path of a socket, the port is
+    /// The scheme is neither `http` nor `https`, there are a name and a password, there is no valid host or no path of a socket, the port is
     /// not from 1 to 65535, or a byte must be percent-encoded.
     pub fn parse(text: &str) -> Result<Url, TargetError> {
         let (is_tls, rest) = match text.split_once("://") {
@@ -83,6 +88,10 @@ impl Url {
         }
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(end);
+        if let Some((_, authority)) = authority.rsplit_once('@') {
+            let scheme = if is_tls { "https" } else { "http" };
+            return Err(TargetError::Credentials(format!("{scheme}://{authority}")));
+        }
         let (host, port) = split_authority(authority);
         let is_host = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':' | b'%');
         if host.is_empty() || !host.bytes().all(is_host) {
@@ -182,6 +191,7 @@ mod tests {
             ("http://a:99999/", "port"),
             ("http://a/ b", "percent-encoded"),
             ("http://a<b/", "no valid host"),
+            ("http://user:secret@a/b", "http://a: a name and a password do not go into a URL"),
             ("", "no valid host"),
         ];
         for (text, part) in table {

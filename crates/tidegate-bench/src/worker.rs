@@ -11,7 +11,7 @@ mod streams;
 
 pub(crate) use source::Claims;
 
-use crate::clock::{Alarm, monotonic_ns, ns, thread_cpu};
+use crate::clock::{Alarm, TICK, Wheel, monotonic_ns, ns, thread_cpu};
 use crate::connection::{Asked, Budget, Channel, Connection, Exchange};
 use crate::http2::{Session, Stream};
 use crate::plan::{Load, Plan};
@@ -31,8 +31,7 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 use tidegate_io::connect::{Connecting, connect};
-use tidegate_io::wheel::TICK;
-use tidegate_io::{Key, Kind, Poller, Ready, Registry, Slab, Wheel};
+use tidegate_io::{Key, Kind, Poller, Ready, Registry, Slab};
 use tidegate_tls::ClientSession;
 use tidegate_wire::h2::Section;
 
@@ -275,7 +274,7 @@ impl<'s> Worker<'s> {
             self.stop(now);
         }
         self.open_rested(now);
-        let tick = (now.saturating_sub(self.shared.start) / TICK.as_nanos() as u64) as u32;
+        let tick = (now.saturating_sub(self.shared.start) / TICK) as u32;
         let mut expired = std::mem::take(&mut self.expired);
         self.wheel.advance(tick, &mut expired);
         for index in expired.drain(..) {
@@ -319,8 +318,8 @@ impl<'s> Worker<'s> {
             until = until.min(self.resting.front().copied().unwrap_or(u64::MAX));
         }
         if let Some(ticks) = self.wheel.next() {
-            let tick = now.saturating_sub(self.shared.start) / TICK.as_nanos() as u64 + u64::from(ticks);
-            until = until.min(self.shared.start.saturating_add(tick * TICK.as_nanos() as u64));
+            let tick = now.saturating_sub(self.shared.start) / TICK + u64::from(ticks);
+            until = until.min(self.shared.start.saturating_add(tick * TICK));
         }
         Duration::from_nanos(until.saturating_sub(now))
     }

@@ -13,8 +13,12 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     }
     let lower = word.to_lowercase().replace('_', "-");
     let allowed = (lower.chars().count() / 3).max(1);
+    // `p90` is no slip of `p50`, it is something else.
+    let digits = |word: &str| word.bytes().filter(u8::is_ascii_digit).collect::<Vec<_>>();
+    let own = digits(&lower);
     candidates
         .into_iter()
+        .filter(|candidate| own.is_empty() || digits(candidate) == own)
         .map(|candidate| (strsim::osa_distance(&lower, candidate), candidate))
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
@@ -50,13 +54,14 @@ mod tests {
 
     #[test]
     fn finds_the_likely_slip() {
-        let names = ["listen", "listing", "limits", "site", "header"];
+        let names = ["listen", "listing", "limits", "site", "header", "p90"];
         for (word, expected) in [
             ("lisen", Some("listen")),
             ("LISTEN", Some("listen")),
             ("listign", Some("listing")),
             ("sit", Some("site")),
             ("zebra", None),
+            ("p50", None),
             ("", None),
         ] {
             assert_eq!(nearest(word, names), expected, "{word}");

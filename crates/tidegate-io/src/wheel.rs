@@ -1,4 +1,4 @@
-//! Timer wheel: one deadline for each slab index, 512 slots of 128 ms.
+//! Timer wheel: one deadline for each slab index, 512 slots of 128 ms, or of another length that its type says.
 //!
 //! Moving a deadline later is one store (the node stays where it is and is linked anew when its slot comes
 //! up early); cancelling unlinks, so that short connections leave nothing behind; a deadline past the
@@ -11,8 +11,9 @@ const SLOTS: usize = 512;
 const WORDS: usize = SLOTS / 64;
 const NIL: u32 = u32::MAX;
 
-/// Length of a tick: the precision of every timeout.
-pub const TICK: Duration = Duration::from_millis(128);
+/// Length of a tick where nothing else is said: the precision of every timeout of a server.
+pub const TICK: Duration = Duration::from_millis(TICK_MILLIS);
+const TICK_MILLIS: u64 = 128;
 
 #[derive(Clone, Copy)]
 struct Node {
@@ -25,21 +26,21 @@ struct Node {
 
 const UNLINKED: Node = Node { prev: NIL, next: NIL, deadline: 0, armed: NIL };
 
-/// Deadlines by slab index.
-pub struct Wheel {
+/// Deadlines by slab index, in ticks of so many milliseconds.
+pub struct Wheel<const MILLIS: u64 = TICK_MILLIS> {
     nodes: Vec<Node>,
     heads: Box<[u32; SLOTS]>,
     occupied: [u64; WORDS],
     now: u32,
 }
 
-impl Default for Wheel {
+impl<const MILLIS: u64> Default for Wheel<MILLIS> {
     fn default() -> Self {
         Wheel { nodes: Vec::new(), heads: Box::new([NIL; SLOTS]), occupied: [0; WORDS], now: 0 }
     }
 }
 
-impl Wheel {
+impl<const MILLIS: u64> Wheel<MILLIS> {
     /// Bytes that each index takes here.
     pub const NODE_SIZE: usize = size_of::<Node>();
 
@@ -47,8 +48,9 @@ impl Wheel {
     #[inline]
     pub fn arm(&mut self, index: u32, after: Duration) {
         // Not by `as_millis`, which reckons with twice as many bits.
-        let millis = after.as_secs().saturating_mul(1000).saturating_add(after.subsec_millis().into());
-        let ticks = millis.div_ceil(TICK.as_millis() as u64).min(u64::from(u32::MAX / 4));
+        let subsec = after.subsec_nanos().div_ceil(1_000_000);
+        let millis = after.as_secs().saturating_mul(1000).saturating_add(subsec.into());
+        let ticks = millis.div_ceil(MILLIS).min(u64::from(u32::MAX / 4));
         self.arm_at(index, self.now + 1 + ticks as u32);
     }
 
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn fires_once_at_the_latest_deadline() {
-        let (mut wheel, mut out) = (Wheel::default(), Vec::new());
+        let (mut wheel, mut out) = (Wheel::<TICK_MILLIS>::default(), Vec::new());
         wheel.arm(3, ticks(8));
         wheel.arm(3, ticks(39));
         wheel.arm(7, ticks(3));
@@ -180,9 +182,21 @@ mod tests {
         assert_eq!(wheel.next(), None);
     }
 
+    /// A shorter tick is a more precise wheel, and none fires early: what is left of a millisecond counts as one.
+    #[test]
+    fn ticks_are_as_long_as_the_type_says() {
+        let (mut wheel, mut out) = (Wheel::<2>::default(), Vec::new());
+        wheel.arm(1, Duration::from_micros(4_001));
+        wheel.arm(2, Duration::from_micros(4_000));
+        wheel.advance(3, &mut out);
+        assert_eq!(out, [2]);
+        wheel.advance(4, &mut out);
+        assert_eq!(out, [2, 1]);
+    }
+
     #[test]
     fn a_deadline_beyond_the_horizon_waits() {
-        let (mut wheel, mut out) = (Wheel::default(), Vec::new());
+        let (mut wheel, mut out) = (Wheel::<TICK_MILLIS>::default(), Vec::new());
         wheel.arm(1, ticks(5_000));
         for now in (0..5_001).step_by(100) {
             wheel.advance(now, &mut out);
@@ -196,7 +210,7 @@ mod tests {
         /// Against the obvious model: a map of deadlines.
         #[test]
         fn behaves_like_a_map(steps in proptest::collection::vec((0u32..8, 0u32..1_200, 0u8..4), 1..200)) {
-            let (mut wheel, mut model) = (Wheel::default(), std::collections::BTreeMap::new());
+            let (mut wheel, mut model) = (Wheel::<TICK_MILLIS>::default(), std::collections::BTreeMap::new());
             let mut now = 0;
             for (index, amount, what) in steps {
                 match what {

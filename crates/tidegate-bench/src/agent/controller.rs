@@ -109,10 +109,21 @@ enum Phase<O> {
     Over,
 }
 
+/// Somebody who has dialled this side and has not said who it is: it takes nobody's place.
+struct Newcomer {
+    link: u64,
+    peer: String,
+    /// Monotonic nanoseconds.
+    since: u64,
+}
+
 /// A run over several agents.
 pub struct Controller<'s, O> {
     orders: Orders<'s>,
     members: Vec<Member>,
+    newcomers: Vec<Newcomer>,
+    /// Since when everybody who is there has to have been heard before they prepare, monotonic nanoseconds.
+    called: u64,
     phase: Phase<O>,
     /// Seconds that not all have told of.
     held: BTreeMap<u32, Vec<SecondOfWorker>>,
@@ -143,6 +154,8 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
         Controller {
             orders,
             members: Vec::new(),
+            newcomers: Vec::new(),
+            called: now,
             phase: Phase::Joining(now, observe),
             held: BTreeMap::new(),
             sends: Vec::new(),
@@ -187,26 +200,71 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
         if let Some(session) = session {
             return self.joined_again(link, session, now);
         }
-        if matches!(self.phase, Phase::Joining(..))
-            && let Some(member) = self.away(&peer)
-        {
-            member.rejoin(link, peer, now);
+        let has_place = matches!(self.phase, Phase::Joining(..)) && self.has_place();
+        if !has_place {
+            let reason = self.has_all();
+            return self.refuse(link, reason);
+        }
+        if !self.dials() {
+            self.newcomers.push(Newcomer { link, peer, since: now });
             return;
         }
-        if self.members.len() >= self.orders.agents || !matches!(self.phase, Phase::Joining(..)) {
-            let reason = format!("the run has its {} agents", self.orders.agents);
-            self.refuse(link, reason);
-            return;
+        let is_back = |member: &&mut Member| member.stage == Stage::Away && member.peer == peer;
+        if let Some(member) = self.members.iter_mut().find(is_back) {
+            return member.rejoin(link, peer, now);
         }
+        self.add(link, peer, now);
+    }
+
+    /// Whether this side dials its agents.
+    fn dials(&self) -> bool {
+        !self.orders.dialled.is_empty()
+    }
+
+    /// Whether an agent is wanted still, or in the place of one that is away.
+    fn has_place(&self) -> bool {
+        self.members.len() < self.orders.agents
+            || self.members.iter().any(|member| member.stage == Stage::Away)
+    }
+
+    fn has_all(&self) -> String {
+        format!("the run has all of its agents ({})", self.orders.agents)
+    }
+
+    fn add(&mut self, link: u64, peer: String, now: u64) {
         let operations = self.orders.scenario.operations.iter().map(Operation::counts).collect();
         self.members.push(Member::new(link, peer, operations, now));
     }
 
-    /// Who is away and may be the one that has come. Agents that dial come from any port, and who of them has which part is all the
-    /// same.
-    fn away(&mut self, peer: &str) -> Option<&mut Member> {
-        let dials = !self.orders.dialled.is_empty();
-        self.members.iter_mut().find(|member| member.stage == Stage::Away && (!dials || member.peer == peer))
+    /// A newcomer has a place once it says who it is: that of one that is away, by its number if it has one, or its own.
+    fn seat(&mut self, newcomer: Newcomer, index: Option<u32>, now: u64) {
+        let Newcomer { link, peer, .. } = newcomer;
+        if !self.has_place() {
+            let reason = self.has_all();
+            return self.refuse(link, reason);
+        }
+        // Agents that dial come from any port.
+        let is_away = |member: &Member| member.stage == Stage::Away;
+        let own = self
+            .members
+            .iter()
+            .position(|member| is_away(member) && index.is_some() && member.index == index);
+        let place = own.or_else(|| self.members.iter().position(is_away));
+        match place.and_then(|place| self.members.get_mut(place)) {
+            Some(member) => member.rejoin(link, peer, now),
+            None => self.add(link, peer, now),
+        }
+    }
+
+    /// Somebody who has not said who it is goes, or is sent away: a port scan, a check of health.
+    fn turn_away(&mut self, newcomer: Newcomer, reason: &str) {
+        self.said.push(format!("agent at {} left again: {reason}", newcomer.peer));
+        self.refuse(newcomer.link, reason.to_owned());
+    }
+
+    fn newcomer(&mut self, link: u64) -> Option<Newcomer> {
+        let place = self.newcomers.iter().position(|newcomer| newcomer.link == link)?;
+        Some(self.newcomers.remove(place))
     }
 
     /// Another link to an agent under load: from what was taken in, the agent tells again.
@@ -243,17 +301,17 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
     /// # Errors
     /// Its link was lost too often before the start.
     pub fn closed(&mut self, link: u64, reason: &str, now: u64) -> Result<(), ControllerError> {
+        if let Some(newcomer) = self.newcomer(link) {
+            self.turn_away(newcomer, reason);
+        }
         let Some(place) = self.place(link) else { return Ok(()) };
-        let dials = !self.orders.dialled.is_empty();
         match self.members.get(place) {
             Some(member) if member.needs_link() => {
                 self.lose_link(place, reason);
                 Ok(())
             }
             // Whoever was dialled and got here is an agent, though it may not have said which.
-            Some(member) if member.stage != Stage::Left && (dials || member.has_come()) => {
-                self.leave(place, reason, now)
-            }
+            Some(member) if member.stage != Stage::Left => self.leave(place, reason, now),
             _ => self.fail(place, reason, now),
         }
     }
@@ -292,10 +350,10 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
 
     /// Closes a link that is to be made again.
     fn drop_link(&mut self, place: usize, reason: &str, session: Option<u64>) {
+        let dials = self.dials();
         let Some(member) = self.members.get_mut(place) else { return };
         let Some(link) = member.link() else { return };
         member.link = Link::Down(reason.to_owned());
-        let dials = !self.orders.dialled.is_empty();
         let how = if dials { "it is made again" } else { "it may dial again" };
         self.said.push(format!("the link to {} is lost: {reason}; {how}", member.title()));
         self.sends.push(Send::Close(link));
@@ -309,6 +367,13 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
     /// # Errors
     /// An agent will not or must not take part.
     pub fn frame(&mut self, link: u64, frame: Frame, now: u64) -> Result<(), ControllerError> {
+        if let Some(newcomer) = self.newcomer(link) {
+            let Some(Kind::Hello(hello)) = &frame.kind else {
+                self.turn_away(newcomer, "it has not said who it is");
+                return Ok(());
+            };
+            self.seat(newcomer, hello.index, now);
+        }
         let Some(place) = self.place(link) else { return Ok(()) };
         match self.take(place, frame, now) {
             Ok(()) => Ok(()),
@@ -347,6 +412,13 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
         self.ticked = now;
         if away > 0 {
             self.members.iter_mut().for_each(|member| member.heard = member.heard.saturating_add(away));
+            self.newcomers
+                .iter_mut()
+                .for_each(|newcomer| newcomer.since = newcomer.since.saturating_add(away));
+        }
+        let is_silent = |newcomer: &mut Newcomer| now.saturating_sub(newcomer.since) > ns(LOST);
+        for newcomer in self.newcomers.extract_if(.., is_silent).collect::<Vec<_>>() {
+            self.turn_away(newcomer, &format!("it has not said who it is in {}", show_duration(LOST)));
         }
         for place in 0..self.members.len() {
             self.watch(place, now)?;
@@ -414,18 +486,10 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
 
     /// An agent that says what it must not, or is gone.
     fn fail(&mut self, place: usize, reason: &str, now: u64) -> Result<(), ControllerError> {
-        let dials = !self.orders.dialled.is_empty();
         let Some(member) = self.members.get_mut(place) else { return Ok(()) };
         let link = member.link();
         match member.stage {
             Stage::Done | Stage::Left | Stage::Lost => return Ok(()),
-            // Somebody who came and went again without a word: a port scan, a check of health.
-            Stage::Silent if !dials && member.away.is_none() => {
-                let member = self.members.remove(place);
-                self.said.push(format!("{} left again: {reason}", member.title()));
-                self.refuse_member(link, reason);
-                return Ok(());
-            }
             Stage::Running => {}
             stage => {
                 let reason = match stage {
@@ -471,7 +535,8 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
 
     /// Nobody is needed any more.
     fn stop_all(&mut self, reason: &str) {
-        for link in self.members.iter().filter_map(Member::link) {
+        let newcomers = self.newcomers.drain(..).map(|newcomer| newcomer.link);
+        for link in self.members.iter().filter_map(Member::link).chain(newcomers) {
             let refusal = Kind::Refuse(Reason { reason: reason.to_owned() });
             self.sends.push(Send::Frame(link, refusal.into()));
             self.sends.push(Send::Close(link));

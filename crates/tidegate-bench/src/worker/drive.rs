@@ -10,9 +10,12 @@ use crate::response::ResponseFault;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
+use std::time::Duration;
 use tidegate_io::socket::Received;
-use tidegate_io::wheel::TICK;
 use tidegate_io::{Key, Ready};
+
+/// Until a connection with a pace of its own reads or sends on.
+const PAUSE: Duration = Duration::from_millis(128);
 
 /// Full buffers that one connection may read before others have their turn.
 pub(super) const READS_IN_A_ROW: u32 = 32;
@@ -166,7 +169,7 @@ impl Worker<'_> {
                     connection.deadline = now.saturating_add(ns(self.plan.timeout));
                 }
                 if connection.unsent > 0 && connection.write_budget.is_some() {
-                    self.wheel.arm(key.index(), TICK / 2);
+                    self.wheel.arm(key.index(), PAUSE);
                 }
             }
             // The server may have answered before it closed; the answer is worth more than the fault.
@@ -231,7 +234,7 @@ impl Worker<'_> {
                     }
                 }
                 Outcome::Pause => {
-                    self.wheel.arm(key.index(), TICK / 2);
+                    self.wheel.arm(key.index(), PAUSE);
                     return now;
                 }
                 Outcome::Ended => {
@@ -557,7 +560,7 @@ impl Worker<'_> {
             return self.fail(key, failure, now);
         }
         if connection.deadline != u64::MAX {
-            self.wheel.arm(index, std::time::Duration::from_nanos(connection.deadline - now));
+            self.wheel.arm(index, Duration::from_nanos(connection.deadline - now));
         }
         if !connection.is_connected {
             return;

@@ -285,9 +285,15 @@ impl Pass<'_> {
                     let value = self.source.get(self.range()).filter(|_| is_directive && is_value);
                     let help = match value {
                         Some(value) => format!("write `{} {value}`", node.name),
+                        None if !spaced && node.entries.is_empty() => {
+                            format!(
+                                "`{}` is a directive: its values stand behind a space, without `=`",
+                                node.name
+                            )
+                        }
                         None => "a property is `name=value`".to_owned(),
                     };
-                    self.error(range, "`=` stands without a name before it", &help);
+                    self.error(range, "`=` stands without the name of a property before it", &help);
                     if self.kind().is_some_and(TokenKind::begins_value) {
                         self.at += 1;
                     }

@@ -12,7 +12,27 @@ fn bad_input_gets_one_sentence() {
     let folder = Folder::new();
     let list = folder.write("urls.txt", "http://127.0.0.1/\nhttp://127.0.0.1/ GOT\n");
     let refused = format!("http://{}/", tidegate_testkit::NOBODY);
-    let cases: [(&[&str], i32, &str); 25] = [
+    let scenario = folder.write(
+        "s.kdl",
+        "scenario \"s\"\ntarget \"http://127.0.0.1:1\"\nusers 1 { steady \"1s\" }\nthink fixed \"1s\"\nmix { a 1 }\n\
+         op a { get \"/\" }\n",
+    );
+    let elsewhere = ["run", &scenario, "--no-keep", "--agents", "192.0.2.1:7400", "--insecure-loopback"];
+    let cases: [(&[&str], i32, &str); 31] = [
+        (&elsewhere, 2, "goes with a loopback address, and 192.0.2.1:7400 is none; use --keys"),
+        (
+            &["agent", "--join", "192.0.2.1:7400", "--insecure-loopback"],
+            2,
+            "goes with a loopback address, and 192.0.2.1:7400 is none; use --keys",
+        ),
+        (&["run", &scenario, "--no-keep", "--keys", "none"], 2, "--keys is of agents, and there are none"),
+        (&["run", &scenario, "--no-keep", "--insecure-loopback"], 2, "is of agents, and there are none"),
+        (&["run", &scenario, "--no-keep", "--agents-program", "x"], 2, "--agents <AGENTS>"),
+        (
+            &["hit", "http://me:secret@127.0.0.1/"],
+            2,
+            "http://127.0.0.1: a name and a password do not go into a URL",
+        ),
         (&["hit", "http://does-not-exist.invalid/"], 1, "the host does-not-exist.invalid cannot be resolved"),
         (&["hit", &refused], 1, "refuses connections: nothing listens there"),
         (&["hit", "-f", &list], 1, "urls.txt:2: `GOT` is not POST"),

@@ -359,6 +359,33 @@ fn who_is_idle_gives_way() {
     assert!(!is_closed(&held[31]), "the last one has given way as well");
 }
 
+/// Where standard output takes nothing, what was measured is kept all the same, and it is not said that no load could be put on.
+#[test]
+fn a_run_that_cannot_be_shown_is_kept() {
+    let ground = Folder::new();
+    let application = Application::new(page);
+    let file = scenario(&ground, &application.url, SHORT);
+    let out = |name: &str| ground.0.join(name).display().to_string();
+    let (run, hit) = (out("run"), out("hit"));
+    for words in [
+        vec!["run", &file, "--no-host", "--out", &run],
+        vec!["hit", "-n", "50", "--no-host", "--json", "--out", &hit, &application.url],
+    ] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let told =
+            command().args(&words).stdin(Stdio::null()).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        let said = String::from_utf8(told.stderr).unwrap();
+        assert_eq!(told.status.code(), Some(97), "{words:?}: {said}");
+        let sentence =
+            "tidegate bench: what was measured cannot be shown: cannot write to standard output: No space";
+        assert!(said.contains(sentence), "{words:?}: {said}");
+    }
+    for folder in [run, hit] {
+        let shown = bench(&["show", &folder]);
+        assert!(shown.code == 0 && !shown.stdout.contains("BROKEN-OFF"), "{}{}", shown.stdout, shown.stderr);
+    }
+}
+
 /// A disk that is full at the end of a run takes no report away, and leaves nothing that is there by half.
 #[test]
 fn a_disk_that_is_full_at_the_end_leaves_a_run_that_was_broken_off() {

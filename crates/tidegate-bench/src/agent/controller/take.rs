@@ -45,7 +45,11 @@ impl<O: FnMut(Progress, &Second)> Controller<'_, O> {
                 member.stage = if stage == Stage::Silent { Stage::There } else { stage };
                 Err(record::text(reason))
             }
-            (Stage::Silent, Some(Kind::Hello(hello))) => self.hello(place, hello),
+            (Stage::Silent, Some(Kind::Hello(hello))) => self.hello(place, hello, now),
+            (Stage::There, Some(Kind::Pong(_))) => {
+                self.prepare_if_all_are_awake();
+                Ok(())
+            }
             (Stage::Preparing, Some(Kind::Ready(ready))) => {
                 if ready.threads == 0 || ready.threads > MOST_THREADS {
                     return Err(format!(
@@ -70,7 +74,7 @@ impl<O: FnMut(Progress, &Second)> Controller<'_, O> {
                 }
                 Ok(())
             }
-            (Stage::There | Stage::Preparing | Stage::Measured, Some(Kind::Pong(_))) => Ok(()),
+            (Stage::Preparing | Stage::Measured, Some(Kind::Pong(_))) => Ok(()),
             (Stage::Running, Some(Kind::Pong(pong))) => {
                 member.offset.add(pong.sent.min(now), pong.received, now);
                 Ok(())
@@ -85,7 +89,7 @@ impl<O: FnMut(Progress, &Second)> Controller<'_, O> {
         }
     }
 
-    fn hello(&mut self, place: usize, hello: Hello) -> Result<(), String> {
+    fn hello(&mut self, place: usize, hello: Hello, now: u64) -> Result<(), String> {
         let prepare = &self.orders.prepare;
         let name = record::text(hello.name).chars().take(64).collect();
         let mut others = self.members.iter().enumerate().filter(|(other, _)| *other != place);
@@ -114,16 +118,40 @@ impl<O: FnMut(Progress, &Second)> Controller<'_, O> {
             }
         }
         member.index = hello.index.or(member.index);
-        let is_there = |member: &&Member| !matches!(member.stage, Stage::Silent | Stage::Away);
-        let (there, wanted) = (self.members.iter().filter(is_there).count(), self.orders.agents);
+        let (there, wanted) = (self.there(), self.orders.agents);
         if there == wanted {
-            self.prepare();
+            self.called = now;
+            for place in 0..self.members.len() {
+                self.ping_if_it_waits(place, now);
+            }
+            self.prepare_if_all_are_awake();
         } else if let Some(member) = self.members.get(place) {
             let title = member.title();
             self.said
                 .push(format!("{there} of {wanted} agents are there: {title}; the others are waited for"));
         }
         Ok(())
+    }
+
+    /// How many have said who they are, over links that there are.
+    fn there(&self) -> usize {
+        let is_there = |member: &&Member| !matches!(member.stage, Stage::Silent | Stage::Away);
+        self.members.iter().filter(is_there).count()
+    }
+
+    /// Asks one that waits whether it is awake, unless it was heard just now.
+    fn ping_if_it_waits(&mut self, place: usize, now: u64) {
+        if self.members.get(place).is_some_and(|member| member.stage == Stage::There && member.heard < now) {
+            self.ping(place, now);
+        }
+    }
+
+    /// Who prepares may be silent for long, so one that stands still must not begin with it: the others would wait for nothing.
+    fn prepare_if_all_are_awake(&mut self) {
+        let is_awake = |member: &Member| member.stage != Stage::There || member.heard >= self.called;
+        if self.there() == self.orders.agents && self.members.iter().all(is_awake) {
+            self.prepare();
+        }
     }
 
     /// All are there: who is which, and what they do. Who has joined again is told alone.

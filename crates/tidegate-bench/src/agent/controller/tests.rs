@@ -235,7 +235,7 @@ fn who_does_not_fit_is_refused_before_the_load() {
     controller.joined(2, "second".into(), None, 0);
     let sends = controller.sends();
     assert!(
-        matches!(sent(&sends, 2)[..], [Kind::Refuse(reason)] if reason.reason.contains("has its 1 agents"))
+        matches!(sent(&sends, 2)[..], [Kind::Refuse(reason)] if reason.reason.contains("has all of its agents (1)"))
     );
     let missing = controller.tick(61 * S, false).unwrap_err().to_string();
     assert!(missing.contains("0 of 1 agents were there after 60.0 s, all but first; nothing"), "{missing}");
@@ -606,4 +606,91 @@ fn a_controller_that_stood_still_does_not_blame_the_agents() {
     }
     let outcome = controller.finish().unwrap();
     assert!(outcome.faults[0].contains("silent for 10.0 s"), "{:?}", outcome.faults);
+}
+
+/// Who dials and says nothing has no place: agents that come later have them, and it is sent away.
+#[test]
+fn who_says_nothing_takes_no_place() {
+    let scenario = scenario();
+    let mut controller = controller(&scenario, 1);
+    controller.orders.dialled.clear();
+    for link in 1..5 {
+        controller.joined(link, format!("10.0.0.9:{link}"), None, 0);
+    }
+    controller.frame(2, Kind::Pong(Pong { sent: 0, received: 0 }).into(), S).unwrap();
+    assert!(controller.sends().contains(&Send::Close(2)), "it should have said who it is");
+    controller.closed(3, "the connection was closed", S).unwrap();
+    controller.joined(7, "10.0.0.1:9".into(), None, S);
+    controller.frame(7, hello("1.0", None), S).unwrap();
+    assert!(matches!(sent(&controller.sends(), 7)[..], [Kind::Prepare(_)]));
+    controller.frame(4, hello("1.0", None), S).unwrap();
+    let sends = controller.sends();
+    assert!(
+        matches!(sent(&sends, 4)[..], [Kind::Refuse(told)] if told.reason.contains("has all of its agents (1)"))
+    );
+    for second in 2..13 {
+        controller.frame(7, Kind::Pong(Pong { sent: 0, received: 0 }).into(), second * S).unwrap();
+        controller.tick(second * S, false).unwrap();
+    }
+    let sends = controller.sends();
+    assert!(
+        matches!(sent(&sends, 1)[..], [Kind::Refuse(told)] if told.reason.contains("not said who it is in 10.0 s"))
+    );
+    assert!(controller.newcomers.is_empty());
+}
+
+/// One that was stopped by then is not told to prepare, which it may take long for: it is away after ten seconds, and another may come.
+#[test]
+fn an_agent_that_stands_still_before_the_start_is_replaced() {
+    let scenario = scenario();
+    let mut controller = controller(&scenario, 2);
+    controller.orders.dialled.clear();
+    let pong = || Frame::from(Kind::Pong(Pong { sent: 0, received: 0 }));
+    controller.joined(0, "10.0.0.0:9".into(), None, 0);
+    controller.frame(0, hello("1.0", Some(1)), 0).unwrap();
+    controller.joined(1, "10.0.0.1:9".into(), None, S);
+    controller.frame(1, hello("1.0", None), S).unwrap();
+    let sends = controller.sends();
+    assert!(matches!(sent(&sends, 0)[..], [Kind::Ping(_)]) && sent(&sends, 1).is_empty(), "{sends:?}");
+    for second in 2..14 {
+        controller.frame(1, pong(), second * S).unwrap();
+        controller.tick(second * S, false).unwrap();
+    }
+    assert!(controller.sends().contains(&Send::Close(0)));
+    controller.joined(2, "10.0.0.2:9".into(), None, 14 * S);
+    controller.frame(2, hello("1.0", None), 14 * S).unwrap();
+    controller.frame(1, pong(), 14 * S).unwrap();
+    let sends = controller.sends();
+    let index = |link| {
+        sent(&sends, link).into_iter().find_map(|kind| match kind {
+            Kind::Prepare(prepare) => Some(prepare.index),
+            _ => None,
+        })
+    };
+    assert_eq!((index(1), index(2)), (Some(0), Some(1)), "{sends:?}");
+}
+
+/// Of several that are away each takes its own place again.
+#[test]
+fn who_comes_back_with_a_number_has_the_place_of_that_number() {
+    let scenario = scenario();
+    let mut controller = controller(&scenario, 2);
+    controller.orders.dialled.clear();
+    for link in 0..2 {
+        controller.joined(link, format!("10.0.0.{link}:9"), None, S);
+        controller.frame(link, hello("1.0", Some(link as u32)), S).unwrap();
+    }
+    (0..2).for_each(|link| controller.closed(link, "the connection was reset", S).unwrap());
+    controller.sends();
+    for (link, index) in [(3, 1), (4, 0)] {
+        controller.joined(link, format!("10.0.0.9:{link}"), None, S);
+        controller.frame(link, hello("1.0", Some(index)), S).unwrap();
+    }
+    let sends = controller.sends();
+    for (link, index) in [(3, 1), (4, 0)] {
+        assert!(
+            matches!(sent(&sends, link)[..], [Kind::Prepare(prepare)] if prepare.index == index),
+            "{sends:?}"
+        );
+    }
 }

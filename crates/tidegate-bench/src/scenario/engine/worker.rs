@@ -4,7 +4,7 @@ use super::connection::UserConnection;
 use super::resources::Resources;
 use super::visits::Arrivals;
 use super::{Message, SECOND, SecondOfWorker, Shared};
-use crate::clock::{Alarm, monotonic_ns, ns, thread_cpu};
+use crate::clock::{Alarm, TICK, Wheel, monotonic_ns, ns, thread_cpu};
 use crate::plan::Part;
 use crate::record::{Recorder, Times};
 use crate::scenario::record::{Arrived, FailedOperation, Tally};
@@ -19,8 +19,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-use tidegate_io::wheel::TICK;
-use tidegate_io::{Key, Kind, Poller, Ready, Registry, Slab, Wheel};
+use tidegate_io::{Key, Kind, Poller, Ready, Registry, Slab};
 use tidegate_wire::h2::Section;
 
 /// Bytes for one `recv`.
@@ -249,7 +248,7 @@ impl<'s> Worker<'s> {
             now = monotonic_ns();
         }
         self.let_in(STARTS_IN_A_ROW, now);
-        let tick = (now.saturating_sub(self.shared.start) / TICK.as_nanos() as u64) as u32;
+        let tick = (now.saturating_sub(self.shared.start) / TICK) as u32;
         let mut expired = std::mem::take(&mut self.expired);
         self.wheel.advance(tick, &mut expired);
         for index in expired.drain(..) {
@@ -291,8 +290,8 @@ impl<'s> Worker<'s> {
         }
         let mut until = self.second_end().min(self.cut);
         if let Some(ticks) = self.wheel.next() {
-            let tick = now.saturating_sub(self.shared.start) / TICK.as_nanos() as u64 + u64::from(ticks);
-            until = until.min(self.shared.start.saturating_add(tick * TICK.as_nanos() as u64));
+            let tick = now.saturating_sub(self.shared.start) / TICK + u64::from(ticks);
+            until = until.min(self.shared.start.saturating_add(tick * TICK));
         }
         Duration::from_nanos(until.saturating_sub(now))
     }

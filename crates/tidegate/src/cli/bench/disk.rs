@@ -1,7 +1,7 @@
 //! `tidegate bench disk`: what a disk can do, and which network it can fill.
 
-use super::super::{complain, print};
-use super::output::{NotKept, about_now, interrupted, stop_on_signals, write};
+use super::super::complain;
+use super::output::{NotKept, about_now, interrupted, show, stop_on_signals, write};
 use super::wrong;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -78,11 +78,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         found => found?,
     };
-    if arguments.json {
-        print(&format!("{}\n", serde_json::to_string(&found)?))?;
+    let shown = if arguments.json {
+        show(&format!("{}\n", serde_json::to_string(&found)?))
     } else {
-        print(&disk_screen(&found))?;
-    }
-    write(arguments.html.as_deref(), || Ok(disk_page(&found, &about_now()).into_bytes())).context(NotKept)?;
+        show(&disk_screen(&found))
+    };
+    write(arguments.html.as_deref(), || Ok(disk_page(&found, &about_now()).into_bytes()))
+        .context(NotKept::InFiles)
+        .and(shown)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -70,7 +70,7 @@ Exit codes:
   0   PASS: every target met; MEASURED: none was named
   1   the load could not be put on: unknown host, refused port, unreadable file
   2   the arguments are wrong
-  97  what was measured is shown, and could not be written
+  97  what was measured could not be written, to its files or to standard output
   98  INVALID: the measurement cannot be trusted
   99  FAIL: a target was missed, requests failed, or a rate was not reached
   130 interrupted; what was measured is shown")]

@@ -198,12 +198,12 @@ impl Output {
         report.about = about(report.outcome.started);
         // Whichever of both fails, the other is done.
         let written = self.write(&report);
-        if self.json {
-            print(&format!("{}\n", report::json(&report)))?;
+        let shown = if self.json {
+            show(&format!("{}\n", report::json(&report)))
         } else {
-            print(&report::screen(&report))?;
-        }
-        written.context(NotKept)?;
+            show(&report::screen(&report))
+        };
+        written.context(NotKept::InFiles).and(shown)?;
         let verdict = report.judgement.verdict;
         if self.json {
             for reason in &report.judgement.reasons {
@@ -214,9 +214,14 @@ impl Output {
     }
 }
 
-/// That what was measured is shown, and that its folder or a file of it could not be written. Ends in [`NotKept::CODE`].
-#[derive(Debug)]
-pub struct NotKept;
+/// That what was measured could not be written. Ends in [`NotKept::CODE`].
+#[derive(Debug, Clone, Copy)]
+pub enum NotKept {
+    /// It is shown, and its folder or a file of it could not be written.
+    InFiles,
+    /// Standard output takes nothing.
+    OnScreen,
+}
 
 impl NotKept {
     /// The exit code.
@@ -225,8 +230,19 @@ impl NotKept {
 
 impl fmt::Display for NotKept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("what was measured is shown, and is not kept whole")
+        f.write_str(match self {
+            NotKept::InFiles => "what was measured is shown, and is not kept whole",
+            NotKept::OnScreen => "what was measured cannot be shown",
+        })
     }
+}
+
+/// Shows what was measured.
+///
+/// # Errors
+/// [`NotKept`]: standard output cannot be written to.
+pub fn show(text: &str) -> Result<()> {
+    print(text).map(drop).context(NotKept::OnScreen)
 }
 
 /// What a run that was interrupted exits with, as shells say of a process that SIGINT has ended.

@@ -1,8 +1,8 @@
 //! `tidegate bench peak`: the highest rate that holds.
 
-use super::super::{complain, print};
+use super::super::complain;
 use super::load::{ArrivalsName, ConnectionOptions, Demands, Generator, Subject};
-use super::output::{NotKept, RunOptions, about, interrupted, now, stop_on_signals, write};
+use super::output::{NotKept, RunOptions, about, interrupted, now, show, stop_on_signals, write};
 use super::runs::{KeepOptions, tell};
 use super::{prepare, usage};
 use anyhow::{Context, Result};
@@ -192,18 +192,15 @@ fn conclude(
         "about": about,
     });
     let screen = format!("{text}\n{}", show_judgement(&judgement));
-    if arguments.json {
-        print(&format!("{object}\n"))?;
-    } else {
-        print(&screen)?;
-    }
+    let shown = if arguments.json { show(&format!("{object}\n")) } else { show(&screen) };
     let started = steps.first().map_or_else(now, |step| step.report.outcome.started);
     if let Some(folder) = arguments.keeping.place(name, started)? {
-        keep_search(&folder, &object, &about, &screen).context(NotKept)?;
+        keep_search(&folder, &object, &about, &screen).context(NotKept::InFiles)?;
         tell(&folder, arguments.conduct.quiet);
     }
     write(arguments.html.as_deref(), || {
         Ok(peak_page(name, &sweep::load(steps), &about, &text, steps, &judgement).into_bytes())
     })
-    .context(NotKept)
+    .context(NotKept::InFiles)
+    .and(shown)
 }

@@ -1,7 +1,7 @@
 //! What a comparison is asked, and what it answers: for `compare`, which makes the runs, and `gate`, which reads them.
 
-use super::super::{complain, print};
-use super::output::{NotKept, about_now, write};
+use super::super::complain;
+use super::output::{NotKept, about_now, show, write};
 use super::wrong;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -76,6 +76,7 @@ impl Question {
         judge(&bounds, &mut judgement);
         let Subjects { a, b, manner, blocks, bad } = subjects;
         let about = about_now();
+        let shown;
         if self.json {
             let figures: Vec<_> = comparisons.iter().map(Comparison::json).collect();
             let object = serde_json::json!({
@@ -90,17 +91,18 @@ impl Question {
                 "figures": figures,
                 "about": about,
             });
-            print(&format!("{object}\n"))?;
+            shown = show(&format!("{object}\n"));
             for reason in &judgement.reasons {
                 complain(&format!("tidegate bench: {}: {reason}\n", judgement.verdict));
             }
         } else {
-            print(&format!("{}{}", screen(a, b, manner, &comparisons), show_judgement(&judgement)))?;
+            shown = show(&format!("{}{}", screen(a, b, manner, &comparisons), show_judgement(&judgement)));
         }
         let html = || Ok(compare_page(a, b, manner, &about, &comparisons, &judgement).into_bytes());
         write(self.html.as_deref(), html)
             .and_then(|()| write(self.junit.as_deref(), || Ok(junit(&bounds).into_bytes())))
-            .context(NotKept)?;
+            .context(NotKept::InFiles)
+            .and(shown)?;
         Ok(ExitCode::from(judgement.verdict.exit_code()))
     }
 

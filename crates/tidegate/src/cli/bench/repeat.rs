@@ -1,7 +1,7 @@
 //! Runs that follow each other, and their mean: `hit --runs 6 --trim`.
 
-use super::super::{complain, print};
-use super::output::{NotKept, Output, about_now, interrupted};
+use super::super::complain;
+use super::output::{NotKept, Output, about_now, interrupted, show};
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
@@ -66,8 +66,8 @@ impl Repeat {
             complain("tidegate bench: interrupted before there were runs enough for a mean\n");
             return Ok(interrupted());
         }
-        self.show(name, &reports, output)?;
-        kept.context(NotKept)?;
+        let shown = self.show(name, &reports, output);
+        kept.context(NotKept::InFiles).and(shown)?;
         let verdict = Verdict::worst(reports.iter().map(|report| report.judgement.verdict));
         Ok(if stop.is_stopped() { interrupted() } else { ExitCode::from(verdict.exit_code()) })
     }
@@ -92,8 +92,7 @@ impl Repeat {
                 "verdict": judgement.verdict,
                 "reasons": judgement.reasons,
             });
-            print(&format!("{object}\n"))?;
-            return Ok(());
+            return show(&format!("{object}\n"));
         }
         let cells = |name: String, rate: f64, p50: f64, p99: f64, availability: f64| {
             let ms = |seconds: f64| format!("{:.3} ms", seconds * 1e3);
@@ -108,8 +107,7 @@ impl Repeat {
         }
         rows.push(cells(format!("mean of {}", counted.len()), rate, p50, p99, availability));
         let load = reports.first().map_or("", |report| report.load.as_str());
-        print(&format!("{name}\n{load}\n\n{}\n{}", table(&rows), show_judgement(&judgement)))?;
-        Ok(())
+        show(&format!("{name}\n{load}\n\n{}\n{}", table(&rows), show_judgement(&judgement)))
     }
 
     /// The runs that the mean is of.

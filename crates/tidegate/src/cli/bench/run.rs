@@ -3,7 +3,9 @@
 use super::super::{complain, print};
 use super::agents::controller::{AgentOptions, Around};
 use super::load::{Generator, TlsManner};
-use super::output::{NotKept, OF_QUEUE, RunOptions, about, about_now, interrupted, now, stop_on_signals};
+use super::output::{
+    NotKept, OF_QUEUE, RunOptions, about, about_now, interrupted, now, show, stop_on_signals,
+};
 use super::runs::{Keeping, tell};
 use super::wrong;
 use anyhow::{Context, Result};
@@ -57,7 +59,7 @@ Exit codes:
   2   the arguments are wrong
   98  INVALID: the load was not that of the scenario, or the generator was at fault
   99  FAIL: a target was missed, operations failed, or the target died
-  97  what was measured is shown, but its folder could not be written whole, as on a full disk
+  97  what was measured could not be written whole, to its folder or to standard output, as on a full disk
   130 interrupted; what was measured is shown")]
 pub struct Arguments {
     /// The scenario
@@ -199,6 +201,7 @@ fn prepare(arguments: &Arguments, scenario: &Scenario) -> Result<Plan> {
         plan.threads = arguments.agents.count()? as u32;
         return Ok(plan);
     }
+    arguments.agents.are_not_meant()?;
     let generator = Generator {
         threads: arguments.threads,
         processes: None,
@@ -291,12 +294,12 @@ fn carry_out(arguments: &Arguments, scenario: Scenario, plan: &Plan, source: &[u
     report.label.clone_from(&arguments.keeping.label);
     // Whichever of both fails, the other is done.
     let kept = keep.map(|keep| report::finish(keep, &report)).transpose();
-    if arguments.json {
-        print(&format!("{}\n", report::summary(&report)))?;
+    let shown = if arguments.json {
+        show(&format!("{}\n", report::summary(&report)))
     } else {
-        print(&report::screen(&report))?;
-    }
-    kept.context(NotKept)?;
+        show(&report::screen(&report))
+    };
+    kept.context(NotKept::InFiles).and(shown)?;
     if let Some(folder) = folder {
         tell(&folder, arguments.conduct.quiet);
     }

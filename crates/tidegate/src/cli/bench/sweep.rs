@@ -1,8 +1,8 @@
 //! `tidegate bench sweep`: runs at rising rates.
 
-use super::super::{complain, print};
+use super::super::complain;
 use super::load::{ArrivalsName, ConnectionOptions, Demands, Generator, Subject};
-use super::output::{NotKept, RunOptions, about, interrupted, stop_on_signals, write};
+use super::output::{NotKept, RunOptions, about, interrupted, show, stop_on_signals, write};
 use super::{prepare, usage};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -137,23 +137,24 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn conclude(arguments: &Arguments, name: &str, steps: &[Step]) -> Result<()> {
     let judgement = judgement(steps);
     let about = about(steps.first().map_or(0.0, |step| step.report.outcome.started));
-    if arguments.json {
-        print(&format!("{}\n", sweep::json(steps)))?;
+    let shown = if arguments.json {
+        show(&format!("{}\n", sweep::json(steps)))
     } else {
-        print(&format!(
+        show(&format!(
             "{}\n{}\n{}",
             sweep::screen(steps),
             sweep::graph(steps),
             report::show_judgement(&judgement)
-        ))?;
-    }
+        ))
+    };
     let load = &sweep::load(steps);
     let svg = || Ok(report::rate_chart(steps).svg().unwrap_or_default().into_bytes());
     let html = || Ok(report::sweep_page(name, load, &about, steps, &judgement).into_bytes());
     write(arguments.csv.as_deref(), || Ok(sweep::csv(steps).into_bytes()))
         .and_then(|()| write(arguments.svg.as_deref(), svg))
         .and_then(|()| write(arguments.html.as_deref(), html))
-        .context(NotKept)
+        .context(NotKept::InFiles)
+        .and(shown)
 }
 
 fn judgement(steps: &[Step]) -> Judgement {

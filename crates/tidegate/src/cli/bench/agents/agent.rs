@@ -10,7 +10,7 @@ use super::ssh::Announcement;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args};
 use std::io::{BufRead, Read};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -165,6 +165,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// Dials or listens. Gives who was dialled.
 fn begin(arguments: &Arguments, security: Security, network: &Network) -> Result<Option<Peer>> {
     if let Some(address) = &arguments.join {
+        // Where a name leads may only be known later.
+        if matches!(security, Security::Plain)
+            && let Ok(at) = address.to_socket_addrs()
+        {
+            super::only_of_this_machine(at, address)?;
+        }
         let peer = Peer { address: address.clone(), security };
         print(&format!("Dialling {address}\n"))?;
         network.spawn(|hub| rpc::dial(peer.clone(), arguments.patience, hub));

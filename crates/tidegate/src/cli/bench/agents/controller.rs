@@ -5,7 +5,7 @@ use super::super::load::TlsManner;
 use super::super::output::RunOptions;
 use super::super::wrong;
 use super::Network;
-use super::keys::{SecurityOptions, Side};
+use super::keys::{Security, SecurityOptions, Side};
 use super::places::{self, Place, SshHost};
 use super::rpc::{self, Inbox, Net, Peer};
 use super::ssh;
@@ -44,13 +44,13 @@ pub struct AgentOptions {
     #[arg(long, value_name = "ADDRESS", requires = "agents")]
     listen_agents: Option<SocketAddr>,
     /// How long agents are waited for
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration, requires = "agents")]
     agents_patience: Duration,
     /// Tidegate on hosts that ssh reaches
-    #[arg(long, value_name = "PROGRAM", default_value = "tidegate")]
+    #[arg(long, value_name = "PROGRAM", default_value = "tidegate", requires = "agents")]
     agents_program: String,
     /// Where relative paths of the scenario begin there [default: where ssh comes to, the home]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", requires = "agents")]
     agents_folder: Option<String>,
     #[command(flatten)]
     security: SecurityOptions,
@@ -72,6 +72,18 @@ impl AgentOptions {
     /// Whether there are any.
     pub fn are_wanted(&self) -> bool {
         !self.agents.is_empty()
+    }
+
+    /// Where this machine makes the load, that nothing speaks of agents.
+    pub fn are_not_meant(&self) -> Result<()> {
+        let option = match &self.security {
+            SecurityOptions { keys: Some(_), .. } => "--keys",
+            SecurityOptions { insecure_loopback: true, .. } => "--insecure-loopback",
+            _ => return Ok(()),
+        };
+        Err(wrong(format!(
+            "{option} is of agents, and there are none: name them with --agents, or leave it out"
+        )))
     }
 
     /// So many.
@@ -192,7 +204,10 @@ impl AgentOptions {
             if places.iter().take(number).any(|before| before == place) {
                 return Err(wrong(format!("--agents has {address} twice")));
             }
-            address.to_socket_addrs().with_context(|| format!("--agents {address}"))?;
+            let at = address.to_socket_addrs().with_context(|| format!("--agents {address}"))?;
+            if matches!(security, Some(Security::Plain)) {
+                super::only_of_this_machine(at, address)?;
+            }
         }
         let (started, by_ssh) = if hosts.is_empty() {
             (None, Vec::new())

@@ -13,6 +13,7 @@ mod ssh;
 use super::wrong;
 use anyhow::{Context, Result};
 use rpc::{FLUSH, Hub, Inbox, Net};
+use std::fmt;
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -84,12 +85,18 @@ impl Drop for Network {
     }
 }
 
+/// That what is meant by `text` is this machine: there is no TLS then.
+fn only_of_this_machine(at: impl IntoIterator<Item = SocketAddr>, text: &impl fmt::Display) -> Result<()> {
+    if at.into_iter().all(|address| address.ip().is_loopback()) {
+        return Ok(());
+    }
+    Err(wrong(format!("--insecure-loopback goes with a loopback address, and {text} is none; use --keys")))
+}
+
 /// A listener for links, which without TLS is for this machine alone.
 fn bind(address: SocketAddr, security: &keys::Security) -> Result<TcpListener> {
-    if matches!(security, keys::Security::Plain) && !address.ip().is_loopback() {
-        return Err(wrong(format!(
-            "--insecure-loopback goes with a loopback address, and {address} is none; use --keys"
-        )));
+    if matches!(security, keys::Security::Plain) {
+        only_of_this_machine([address], &address)?;
     }
     let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
     listener.set_nonblocking(true)?;

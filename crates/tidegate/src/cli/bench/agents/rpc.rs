@@ -393,7 +393,7 @@ async fn call(
     stream.set_nodelay(true)?;
     let io: Box<dyn Io> = match security {
         Security::Plain if stream.peer_addr()?.ip().is_loopback() => Box::new(stream),
-        Security::Plain => return Err(anyhow!("only this machine may be reached without TLS")),
+        Security::Plain => return Err(anyhow!("only this machine may be reached without TLS; use --keys")),
         Security::Tls { connector, peer, .. } => {
             let connecting = connector.connect(peer.clone(), stream);
             Box::new(timeout(patience, connecting).await.context("no TLS handshake in time")??)
