@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::inherit::{Inherited, field_mode};
 use super::written_or_default;
 use crate::check::{Checker, Item, duration, number};
+use crate::diagnostic::Diagnostic;
 use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::settings::gateway::{
@@ -315,10 +316,11 @@ fn encoded_slashes(item: &Item) -> Option<&Item> {
 /// Says so where an application is to get a path that no variable can tell it.
 fn fits_script(checker: &mut Checker<'_>, item: &Item, script: &Script) {
     if let (Script::Mounted(_), Some(written)) = (script, encoded_slashes(item)) {
-        let message = "`encoded-slashes` stands where an application is mounted";
+        let message = "`encoded-slashes` does nothing where an application is mounted";
         let help = "take it out: such an application knows its path by PATH_INFO, which is decoded and cannot tell `%2F` from a \
                     slash; one that goes by REQUEST_URI has a `script`";
-        checker.diagnostics.push(written.error(message).help(help));
+        let warning = Diagnostic::warning(message).at(&written.file.source, written.header.clone());
+        checker.diagnostics.push(warning.help(help));
     }
 }
 
