@@ -164,7 +164,7 @@ impl Engine {
             rehearsed: is_tls.then(|| Rc::new(RehearsedTls { client })),
             refused: fault.and_then(|fault| site.refuses_path(fault)).or_else(|| {
                 let why = excess.as_ref()?.0.as_str().into();
-                Some(Box::new(Refused { status: Status::CONTENT_TOO_LARGE, why }))
+                Some(Box::new(Refused { status: Status::CONTENT_TOO_LARGE, why, is_unrouted: false }))
             }),
             ..RequestState::of(remote)
         };

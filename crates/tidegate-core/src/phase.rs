@@ -44,7 +44,12 @@ impl Site {
     #[cold]
     fn refuse(self: &Rc<Self>, index: usize, exchange: &mut Exchange<'_>) -> Reply {
         let response = match exchange.state.refused.take() {
-            Some(refused) => answer::refused(exchange, refused.status, &refused.why),
+            Some(refused) => {
+                if refused.is_unrouted {
+                    self.watch_unrouted(exchange);
+                }
+                answer::refused(exchange, refused.status, &refused.why)
+            }
             None => answer::error(Status::BAD_REQUEST),
         };
         self.finish(index, exchange, Reply::Ready(response))

@@ -241,6 +241,13 @@ impl Site {
         if is_callback { shown } else { target }
     }
 
+    /// Has the answer to a request that came to no route by its path count for all bans of the site: those that have been asked
+    /// about it see to that themselves.
+    #[cold]
+    pub(crate) fn watch_unrouted(&self, exchange: &mut Exchange<'_>) {
+        self.bans.iter().for_each(|ban| ban.watch(exchange));
+    }
+
     /// Such a request was answered. What a trusted proxy asks on somebody's behalf counts for nobody.
     #[cold]
     pub(crate) fn count_unrouted(&self, remote: &Remote, status: Status) {
@@ -314,7 +321,8 @@ impl Site {
     pub(crate) fn refuses_path(&self, fault: PathError) -> Option<Box<Refused>> {
         // What stands in for a site with a mistake says so whatever is asked for.
         let is_served = self.config.left_out.is_none();
-        is_served.then(|| Box::new(Refused { status: fault.status(), why: fault.to_string().into() }))
+        let (status, why) = (fault.status(), fault.to_string().into());
+        is_served.then(|| Box::new(Refused { status, why, is_unrouted: true }))
     }
 
     /// Whether the limits of a request depend on its route.

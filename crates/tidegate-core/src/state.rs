@@ -61,6 +61,8 @@ pub(crate) struct Refused {
     pub(crate) status: Status,
     /// For the log.
     pub(crate) why: Box<str>,
+    /// No route could be chosen by its path: it concerns the bans of all routes.
+    pub(crate) is_unrouted: bool,
 }
 
 /// Where a `%2F` of the client stands.

@@ -455,7 +455,7 @@ impl Connection {
         let mut refused = fault.and_then(|fault| site.refuses_path(fault));
         if is_too_large && refused.is_none() {
             let why = TooLarge { limits, length: head.content_length }.to_string().into();
-            refused = Some(Box::new(Refused { status: Status::CONTENT_TOO_LARGE, why }));
+            refused = Some(Box::new(Refused { status: Status::CONTENT_TOO_LARGE, why, is_unrouted: false }));
         }
         Ok(Located { site, path, query, encoded_slash, route, refused, is_too_large })
     }
