@@ -6,8 +6,8 @@ use crate::notes;
 use crate::remote::Unreadable;
 use crate::response::{Author, Body, Response};
 use std::fmt::{self, Display};
-use tidegate_config::settings::Route;
-use tidegate_http::Status;
+use tidegate_config::settings::{Action, Route};
+use tidegate_http::{PathError, Status};
 
 /// An error with a small page that says what it is and what the reader can do.
 pub fn error(status: Status) -> Response {
@@ -30,6 +30,12 @@ pub fn refused(exchange: &Exchange<'_>, status: Status, why: impl Display) -> Re
         host => log::info(format_args!("{} for {client}, {method} {target} at {host}: {why}", status.0)),
     }
     error(status)
+}
+
+/// The answer to a path with a `%2F` where it names nothing.
+#[cold]
+pub fn encoded_slash(exchange: &Exchange<'_>) -> Response {
+    refused(exchange, Status::NOT_FOUND, PathError::EncodedSlash)
 }
 
 /// The answer to a request of which nobody knows whose it is.
@@ -143,11 +149,12 @@ pub fn never_passed_on(allow: &str) -> Response {
 /// there may take.
 pub fn allow_without(never: &str, route: &Route) -> String {
     let named = route.access.methods.as_deref().map(Vec::as_slice);
-    let usual: &[&str] = match route.action.is_program() {
+    let takes_all = route.action.is_program() || matches!(route.action, Action::Respond { .. });
+    let usual: &[&str] = match takes_all {
         true => &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"],
         false => &["GET", "HEAD", "OPTIONS"],
     };
-    let may_take = |method: &str| route.action.is_program() || usual.contains(&method);
+    let may_take = |method: &str| takes_all || usual.contains(&method);
     match named {
         None => usual.join(", "),
         Some(named) => allow(named.iter().filter(|method| *method != never && may_take(method))),

@@ -4,15 +4,17 @@ use crate::interim::InterimQueue;
 use crate::kept::Kept;
 use crate::reply::{Need, Reply};
 use crate::request_values::routed_path;
-use crate::state::RequestState;
+use crate::state::{EncodedSlash, RequestState};
 use crate::template::path_asked_for;
 use crate::user::{Identity, User};
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{Country, Login};
+use tidegate_http::path::{encode_path, without_dot_segments};
 use tidegate_http::{Field, Fields, Method, Version};
 use tidegate_io::socket::{self, Peer, Stream};
 use tidegate_tls::ClientIdentity;
@@ -70,7 +72,7 @@ pub(crate) enum LocalSource<'a> {
     Known(SocketAddr),
 }
 
-impl Exchange<'_> {
+impl<'a> Exchange<'a> {
     /// A `GET` of `/` that came from nobody, to begin with where a request is made up.
     pub fn empty() -> Exchange<'static> {
         Exchange {
@@ -92,10 +94,48 @@ impl Exchange<'_> {
         }
     }
 
-    /// Whether the path was sent with a `%2F`, and so names no file: [`Exchange::path`] has a slash there, and only
-    /// what passes the target on as it was sent gets such a request.
+    /// Whether the target was sent with a `%2F` in its path: an application that is told of it may take that for a slash or for a
+    /// part of a name.
     pub fn has_encoded_slash(&self) -> bool {
-        self.state.has_encoded_slash
+        self.state.encoded_slash != EncodedSlash::Nowhere
+    }
+
+    /// Whether [`Exchange::path`] has a slash where the client has sent a `%2F`, and so names nothing here. Not where `index`,
+    /// `try`, `rewrite` or `hand-to` have put another path in its place.
+    #[inline]
+    pub fn has_ambiguous_path(&self) -> bool {
+        self.state.encoded_slash == EncodedSlash::InPath
+    }
+
+    /// Path and query that an application is asked for: as they were sent, without dot segments, so that what was decided about
+    /// a path holds for what is asked for; encoded anew where `rewrite` or `hand-to` say what they are.
+    pub fn resolved_target(&self) -> Cow<'a, str> {
+        if self.is_rewritten() {
+            let mut target = encode_path(self.path);
+            push_query(&mut target, self.query);
+            return Cow::Owned(target);
+        }
+        if self.has_path_as_sent() {
+            return Cow::Borrowed(self.target);
+        }
+        let (path, query) = match self.target.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (self.target, None),
+        };
+        match without_dot_segments(path) {
+            Cow::Borrowed(_) => Cow::Borrowed(self.target),
+            Cow::Owned(mut target) => {
+                push_query(&mut target, query);
+                Cow::Owned(target)
+            }
+        }
+    }
+
+    /// Whether the path is that of the target, letter by letter.
+    #[inline]
+    pub fn has_path_as_sent(&self) -> bool {
+        let rest = self.target.as_bytes().strip_prefix(self.path);
+        rest.is_some_and(|rest| matches!(rest, [] | [b'?', ..]))
     }
 
     /// The path that the client has asked for, encoded, also where `index`, `try` or `rewrite` have led to another.
@@ -274,5 +314,12 @@ impl Exchange<'_> {
                 reply
             }),
         )
+    }
+}
+
+fn push_query(target: &mut String, query: Option<&str>) {
+    if let Some(query) = query {
+        target.push('?');
+        target.push_str(query);
     }
 }

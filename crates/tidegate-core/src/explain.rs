@@ -19,8 +19,8 @@ pub use crate::notes::{Known, Notes};
 use crate::remote::{Remote, naming_field};
 use crate::reply::Reply;
 use crate::response::{Author, Response};
-use crate::site::Site;
-use crate::state::{RehearsedTls, RequestState};
+use crate::site::{ReadPath, Site};
+use crate::state::{EncodedSlash, Refused, RehearsedTls, RequestState};
 use std::rc::Rc;
 use tidegate_config::Settings;
 use tidegate_http::{Fields, Status};
@@ -145,31 +145,35 @@ impl Engine {
             return Reply::Ready(answer::error(Status::BAD_REQUEST));
         }
         let mut scratch = Vec::new();
-        let (path, has_encoded_slash) = match site.path_of(raw_path, &mut scratch) {
-            Ok(found) => found,
-            Err(error) => {
-                notes.push(format!("path {raw_path}: {error}"));
-                // 404 is an answer to a request that can be made; 400 says that this one cannot.
-                notes.set_malformed(error.status() == Status::BAD_REQUEST);
-                return Reply::Ready(answer::error(error.status()));
-            }
-        };
-        if path != raw_path.as_bytes() {
+        let ReadPath { path, encoded_slash, fault } = site.read_path(raw_path, &mut scratch);
+        if let Some(fault) = fault {
+            notes
+                .push(format!("path {raw_path}: {fault}; it leads to no route, and the site itself answers"));
+            // 404 is an answer to a request that can be made; 400 says that this one cannot.
+            notes.set_malformed(fault.status() == Status::BAD_REQUEST);
+        } else if encoded_slash != EncodedSlash::Nowhere {
+            notes.push(format!(
+                "path {raw_path}: routes are the same whether `%2F` is a slash or part of a name"
+            ));
+        } else if path != raw_path.as_bytes() {
             notes.push(format!("path {raw_path}: looked up as {}", path.escape_ascii()));
         }
         let state = RequestState {
             site: Some(site.clone()),
-            has_encoded_slash,
+            encoded_slash,
             rehearsed: is_tls.then(|| Rc::new(RehearsedTls { client })),
-            too_large: excess.as_ref().map(|(why, _)| why.as_str().into()),
+            refused: fault.and_then(|fault| site.refuses_path(fault)).or_else(|| {
+                let why = excess.as_ref()?.0.as_str().into();
+                Some(Box::new(Refused { status: Status::CONTENT_TOO_LARGE, why, is_unrouted: false }))
+            }),
             ..RequestState::of(remote)
         };
         let mut exchange = Exchange { path, scheme: remote.scheme(is_tls), state, ..exchange };
-        if !notes.is_short() {
+        if !notes.is_short() && fault.is_none() {
             explain_route(site, &exchange, notes);
         }
-        let reply = self.handle(site, &mut exchange, None);
-        if let Some((_, length)) = excess.filter(|_| exchange.state.too_large.is_none()) {
+        let reply = self.handle(site, &mut exchange, fault.map(|_| site.own_route()));
+        if let Some((_, length)) = excess.filter(|_| fault.is_none() && exchange.state.refused.is_none()) {
             let place = "in the site or the route, or at the top level for all";
             notes.push(format!("  to take it, write `limits {{ body-size \"{length}B\" }}` {place}"));
         }
@@ -197,7 +201,7 @@ impl Engine {
         let state = RequestState { site: Some(site.clone()), ..RequestState::of(remote) };
         let head = Exchange { scheme, state, ..*exchange };
         let place = site.place(head, exchange.target, &mut scratch);
-        let own = site.limits_at(place.ok().and_then(|place| place.route));
+        let own = site.limits_at(place.route);
         let limits = own.as_deref().unwrap_or(of_server);
         if own.is_some() {
             notes.push(format!("limits of this site or route: {}", limits.unlike(of_server).join(", ")));

@@ -6,7 +6,7 @@ use crate::exchange::Exchange;
 use crate::hosts;
 use crate::remote::Remote;
 use crate::response::Response;
-use crate::site::Site;
+use crate::site::{ReadPath, Site};
 use crate::state::RequestState;
 use tidegate_config::settings::ListenAddress;
 use tidegate_http::{Fields, Method, Status};
@@ -90,22 +90,24 @@ impl Engine {
 
 /// Who asks, as the route of the path sees it, where that may be another than the site does.
 fn remote_of(site: &Site, arrival: &Arrival<'_>) -> Remote {
+    if !site.trusts_by_route {
+        return arrival.remote;
+    }
     let mut scratch = Vec::new();
-    let route = match site.path_of(arrival.path, &mut scratch) {
-        Ok((path, _)) if site.trusts_by_route => {
-            let head = Exchange {
-                method: arrival.method,
-                method_token: arrival.method_token,
-                query: arrival.query,
-                scheme: arrival.remote.scheme(arrival.is_tls),
-                authority: arrival.authority,
-                fields: *arrival.fields,
-                state: RequestState::of(arrival.remote),
-                ..Exchange::empty()
-            };
-            site.choice(&head, path).map(|choice| choice.index)
-        }
-        _ => None,
+    let ReadPath { path, fault, .. } = site.read_path(arrival.path, &mut scratch);
+    let head = Exchange {
+        method: arrival.method,
+        method_token: arrival.method_token,
+        query: arrival.query,
+        scheme: arrival.remote.scheme(arrival.is_tls),
+        authority: arrival.authority,
+        fields: *arrival.fields,
+        state: RequestState::of(arrival.remote),
+        ..Exchange::empty()
+    };
+    let route = match fault {
+        None => site.choice(&head, path).map(|choice| choice.index),
+        Some(_) => Some(site.own_route()),
     };
     route.map_or(arrival.remote, |index| site.remote_at(index, arrival.remote, arrival.fields))
 }

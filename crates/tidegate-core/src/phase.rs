@@ -32,7 +32,7 @@ impl Engine {
             }
         }
         site.enter(index, exchange, move |site, exchange, entered| match entered {
-            Ok(_) if exchange.state.too_large.is_some() => site.refuse_content(index, exchange),
+            Ok(_) if exchange.state.refused.is_some() => site.refuse(index, exchange),
             Ok(pass) => site.content(index, exchange, pass),
             Err(refused) => site.finish(index, exchange, Reply::Ready(refused)),
         })
@@ -40,11 +40,18 @@ impl Engine {
 }
 
 impl Site {
-    /// The answer of a route to a request that it lets in, and that announces more content than it takes.
+    /// The answer of a route to a request that it lets in, and that no handler may have.
     #[cold]
-    fn refuse_content(self: &Rc<Self>, index: usize, exchange: &mut Exchange<'_>) -> Reply {
-        let why = exchange.state.too_large.take().unwrap_or_default();
-        let response = answer::refused(exchange, Status::CONTENT_TOO_LARGE, why);
+    fn refuse(self: &Rc<Self>, index: usize, exchange: &mut Exchange<'_>) -> Reply {
+        let response = match exchange.state.refused.take() {
+            Some(refused) => {
+                if refused.is_unrouted {
+                    self.watch_unrouted(exchange);
+                }
+                answer::refused(exchange, refused.status, &refused.why)
+            }
+            None => answer::error(Status::BAD_REQUEST),
+        };
         self.finish(index, exchange, Reply::Ready(response))
     }
 

@@ -14,7 +14,7 @@ use crate::rate::BanGate;
 use crate::remote::Remote;
 use crate::response::Response;
 use crate::series::SiteSeries;
-use crate::state::RequestState;
+use crate::state::{EncodedSlash, Refused, RequestState};
 use crate::trace::Traced;
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -35,9 +35,6 @@ pub struct Site {
     has_programs: bool,
     /// On whose account its requests wait: the same on all workers, and after a reload.
     account: u64,
-    /// Some route passes on what holds an encoded slash.
-    /// For each route; empty where none does.
-    takes_encoded_slash: Vec<bool>,
     /// Some route is served however busy the server is.
     has_status: bool,
     /// The routes that have a name and no path.
@@ -82,10 +79,26 @@ pub(crate) struct Choice {
     pub(crate) is_source: bool,
 }
 
+/// The path of a request, as everything is decided by it.
+pub(crate) struct ReadPath<'a> {
+    /// As it was sent, where it has a fault.
+    pub path: &'a [u8],
+    pub encoded_slash: EncodedSlash,
+    /// Why no route may be chosen by it: the site itself refuses it.
+    pub fault: Option<PathError>,
+}
+
+impl<'a> ReadPath<'a> {
+    /// One that is used as it was sent.
+    #[inline]
+    pub(crate) fn plain(path: &'a str) -> ReadPath<'a> {
+        ReadPath { path: path.as_bytes(), encoded_slash: EncodedSlash::Nowhere, fault: None }
+    }
+}
+
 /// A path by which a request is decided, and where it leads.
 pub(crate) struct Place<'a> {
-    pub path: &'a [u8],
-    pub has_encoded_slash: bool,
+    pub read: ReadPath<'a>,
     /// `None` where no route fits.
     pub route: Option<usize>,
 }
@@ -147,8 +160,6 @@ impl Site {
         }
         let has_programs = config.routes.iter().any(|route| route.action.is_program());
         let account = account_of(&config);
-        let takes_encoded_slash = config.encoded_slashes();
-        let takes_any = takes_encoded_slash.contains(&true);
         let has_status = config.routes.iter().any(|route| route.action.always_answers());
         let mut named = HashMap::new();
         for (index, route) in config.routes.iter().enumerate() {
@@ -178,7 +189,6 @@ impl Site {
             access_log,
             has_programs,
             account,
-            takes_encoded_slash: if takes_any { takes_encoded_slash } else { Vec::new() },
             has_status,
             named,
             is_partly_for_this_machine,
@@ -226,9 +236,16 @@ impl Site {
             _ => shown,
         };
         let mut scratch = Vec::new();
-        let path = self.path_of(raw_path, &mut scratch).map(|(path, _)| path);
-        let is_callback = path.is_ok_and(|path| self.callbacks.iter().any(|back| back.as_bytes() == path));
+        let path = self.read_path(raw_path, &mut scratch).path;
+        let is_callback = self.callbacks.iter().any(|back| back.as_bytes() == path);
         if is_callback { shown } else { target }
+    }
+
+    /// Has the answer to a request that came to no route by its path count for all bans of the site: those that have been asked
+    /// about it see to that themselves.
+    #[cold]
+    pub(crate) fn watch_unrouted(&self, exchange: &mut Exchange<'_>) {
+        self.bans.iter().for_each(|ban| ban.watch(exchange));
     }
 
     /// Such a request was answered. What a trusted proxy asks on somebody's behalf counts for nobody.
@@ -258,21 +275,21 @@ impl Site {
         self.traced.get_or_init(|| Traced::of(&self.config))
     }
 
-    /// The path of a request by which everything is decided, and whether it was sent with a `%2F`.
+    /// Reads the path of a request.
     ///
-    /// Such a path names no file. Where the route says so (`encoded-slashes`) the application gets it as it was
-    /// sent, and may take the `%2F` for a slash or for a part of a name. The route has to be the same either way:
-    /// then whatever holds for it has been asked, however the application reads it.
+    /// One with a `%2F` names no file. What passes the target on gives it to an application as it was sent, which may take the
+    /// `%2F` for a slash or for a part of a name. The route has to be the same either way: then whatever holds for it has been
+    /// asked, however the application reads it.
     #[inline]
-    pub(crate) fn path_of<'a>(
-        &self,
-        raw_path: &'a str,
-        scratch: &'a mut Vec<u8>,
-    ) -> Result<(&'a [u8], bool), PathError> {
-        if !self.takes_encoded_slash.is_empty() && has_encoded_slash(raw_path) {
-            return self.ambiguous_path(raw_path, scratch).map(|path| (path, true));
+    pub(crate) fn read_path<'a>(&self, raw_path: &'a str, scratch: &'a mut Vec<u8>) -> ReadPath<'a> {
+        let (encoded_slash, read) = match has_encoded_slash(raw_path) {
+            true => (EncodedSlash::InPath, self.ambiguous_path(raw_path, scratch)),
+            false => (EncodedSlash::Nowhere, normalise(raw_path, scratch)),
+        };
+        match read {
+            Ok(path) => ReadPath { path, encoded_slash, fault: None },
+            Err(fault) => ReadPath { path: raw_path.as_bytes(), encoded_slash, fault: Some(fault) },
         }
-        normalise(raw_path, scratch).map(|path| (path, false))
     }
 
     #[cold]
@@ -280,12 +297,10 @@ impl Site {
         let (as_separator, as_data) = both_readings(raw_path)?;
         *scratch = as_separator;
         // Whatever the conditions say: both readings meet the same routes on the way to one that is for every request.
-        for (index, route) in self.config.routes.iter().enumerate() {
+        for route in &self.config.routes {
             let fits = route.pattern.matches(scratch);
-            if fits != route.pattern.matches(&as_data) {
-                break;
-            }
-            if fits && (!self.takes_encoded_slash[index] || tells_apart(&route.conditions, scratch, &as_data))
+            if fits != route.pattern.matches(&as_data)
+                || fits && tells_apart(&route.conditions, scratch, &as_data)
             {
                 break;
             }
@@ -296,6 +311,20 @@ impl Site {
         Err(PathError::EncodedSlash)
     }
 
+    /// The route of what the site answers by itself, which has the requests too whose path leads to no other: the last one.
+    pub(crate) fn own_route(&self) -> usize {
+        self.routes.len().saturating_sub(1)
+    }
+
+    /// Why no handler of this site may have a request with such a path.
+    #[cold]
+    pub(crate) fn refuses_path(&self, fault: PathError) -> Option<Box<Refused>> {
+        // What stands in for a site with a mistake says so whatever is asked for.
+        let is_served = self.config.left_out.is_none();
+        let (status, why) = (fault.status(), fault.to_string().into());
+        is_served.then(|| Box::new(Refused { status, why, is_unrouted: true }))
+    }
+
     /// Whether the limits of a request depend on its route.
     #[inline]
     pub(crate) fn has_limits(&self) -> bool {
@@ -303,24 +332,27 @@ impl Site {
     }
 
     /// Path and route of a request, which say its limits.
-    ///
-    /// # Errors
-    /// The answer to what has no path by which it could be decided.
     #[cold]
     pub(crate) fn place<'a>(
         &self,
         head: Exchange<'_>,
         target: &'a str,
         scratch: &'a mut Vec<u8>,
-    ) -> Result<Place<'a>, PathError> {
-        let target = Target::parse(head.method, target).ok();
-        let raw_path = target.as_ref().and_then(Target::path).ok_or(PathError::NotAbsolute)?;
-        let (path, has_encoded_slash) = self.path_of(raw_path, scratch)?;
-        let query = target.as_ref().and_then(Target::query);
-        let choice = self.choice(&Exchange { path, query, ..head }, path);
+    ) -> Place<'a> {
+        let parsed = Target::parse(head.method, target).ok();
+        let Some(raw_path) = parsed.as_ref().and_then(Target::path) else {
+            // Answered before anybody asks for a path.
+            return Place { read: ReadPath::plain(target), route: None };
+        };
+        let read = self.read_path(raw_path, scratch);
+        if read.fault.is_some() {
+            return Place { read, route: Some(self.own_route()) };
+        }
+        let query = parsed.as_ref().and_then(Target::query);
+        let choice = self.choice(&Exchange { path: read.path, query, ..head }, read.path);
         // What has none is refused once it is asked.
         let route = choice.filter(|choice| !(choice.is_source && self.is_files(choice.index)));
-        Ok(Place { path, has_encoded_slash, route: route.map(|choice| choice.index) })
+        Place { read, route: route.map(|choice| choice.index) }
     }
 
     /// The limits of a route, where they are other ones than the server's. What has no path has those of the site.
@@ -422,7 +454,7 @@ impl Site {
 
     /// Whether a route is what the site answers by itself, where none that is written fits.
     pub(crate) fn is_its_own(&self, index: usize) -> bool {
-        index + 1 == self.config.routes.len()
+        index == self.own_route()
     }
 
     /// The first route whose pattern fits a path and whose conditions hold for a request.

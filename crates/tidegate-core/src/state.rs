@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_http::Fields;
+use tidegate_http::{Fields, Status};
 use tidegate_io::socket::Peer;
 use tidegate_tls::{ClientIdentity, Handshake};
 
@@ -27,8 +27,8 @@ pub struct RequestState {
     pub tls: Option<Arc<Handshake>>,
     /// Content of the request, until a handler takes it.
     pub body: Option<RequestBody>,
-    /// Why no handler may have it: more content is announced than is taken here.
-    pub(crate) too_large: Option<Box<str>>,
+    /// Why no handler may have it, once the gates of its route have let it in.
+    pub(crate) refused: Option<Box<Refused>>,
     pub(crate) site: Option<Rc<Site>>,
     /// Which of the site's routes has the request.
     pub(crate) route: usize,
@@ -42,7 +42,7 @@ pub struct RequestState {
     pub(crate) holds: Option<Rc<Holds>>,
     /// Who has logged in, and to whom that was proved.
     pub(crate) identity: Option<Rc<Identity>>,
-    pub(crate) has_encoded_slash: bool,
+    pub(crate) encoded_slash: EncodedSlash,
     /// It is explained as one that comes over TLS, and there is no handshake.
     pub(crate) rehearsed: Option<Rc<RehearsedTls>>,
     /// The path that the pattern of the route has matched, where `rewrite` has put another one in its place.
@@ -54,6 +54,26 @@ pub struct RequestState {
     /// What its line in a log, and an operator, will be told of it; see [`RequestState::trace`].
     pub(crate) trace: OnceCell<Rc<Trace>>,
     pub(crate) signals: Signals,
+}
+
+/// The answer to a request that can be nothing to any handler: more content is announced than is taken here, or its path is none.
+pub(crate) struct Refused {
+    pub(crate) status: Status,
+    /// For the log.
+    pub(crate) why: Box<str>,
+    /// No route could be chosen by its path: it concerns the bans of all routes.
+    pub(crate) is_unrouted: bool,
+}
+
+/// Where a `%2F` of the client stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum EncodedSlash {
+    #[default]
+    Nowhere,
+    /// In the path of the request, which has a slash there.
+    InPath,
+    /// In the target alone: another path has taken the place of the client's.
+    InTarget,
 }
 
 /// What is known of the connection of a request that is explained.
@@ -76,7 +96,7 @@ impl RequestState {
             remote,
             tls: None,
             body: None,
-            too_large: None,
+            refused: None,
             site: None,
             route: 0,
             has_route: false,
@@ -84,7 +104,7 @@ impl RequestState {
             counted: SmallVec::new(),
             holds: None,
             identity: None,
-            has_encoded_slash: false,
+            encoded_slash: EncodedSlash::Nowhere,
             rehearsed: None,
             matched: None,
             is_rewritten: false,
@@ -92,6 +112,15 @@ impl RequestState {
             trace: OnceCell::new(),
             signals: Signals::default(),
         }
+    }
+
+    /// Another path takes the place of the client's. Gives back what is to be put back with that.
+    pub(crate) fn leave_path(&mut self) -> EncodedSlash {
+        let of_target = match self.encoded_slash {
+            EncodedSlash::Nowhere => EncodedSlash::Nowhere,
+            EncodedSlash::InPath | EncodedSlash::InTarget => EncodedSlash::InTarget,
+        };
+        std::mem::replace(&mut self.encoded_slash, of_target)
     }
 
     /// Whether its connection speaks TLS.
@@ -124,8 +153,8 @@ impl RequestState {
     /// The same for a request that is kept, which takes the content along, and why there is none.
     pub(crate) fn keep(&mut self) -> RequestState {
         let _ = self.trace(); // whatever it comes to is written down where both see it
-        let (body, too_large) = (self.body.take(), self.too_large.take());
-        RequestState { body, too_large, ..self.copy(self.signals.share()) }
+        let (body, refused) = (self.body.take(), self.refused.take());
+        RequestState { body, refused, ..self.copy(self.signals.share()) }
     }
 
     /// The same for another request, without content.
@@ -141,7 +170,7 @@ impl RequestState {
             remote,
             tls,
             body: _,
-            too_large: _,
+            refused: _,
             site,
             route,
             has_route,
@@ -149,7 +178,7 @@ impl RequestState {
             counted,
             holds,
             identity,
-            has_encoded_slash,
+            encoded_slash,
             rehearsed,
             matched: _,
             is_rewritten,
@@ -161,7 +190,7 @@ impl RequestState {
             remote: *remote,
             tls: tls.clone(),
             body: None,
-            too_large: None,
+            refused: None,
             site: site.clone(),
             route: *route,
             has_route: *has_route,
@@ -169,7 +198,7 @@ impl RequestState {
             counted: SmallVec::from_slice(counted),
             holds: holds.clone(),
             identity: identity.clone(),
-            has_encoded_slash: *has_encoded_slash,
+            encoded_slash: *encoded_slash,
             rehearsed: rehearsed.clone(),
             matched: None,
             is_rewritten: *is_rewritten,

@@ -12,11 +12,10 @@ use crate::gate::{Pass, Passage, Verdict};
 use crate::reply::Reply;
 use crate::response::Response;
 use crate::signals::Signals;
-use crate::site::{Choice, Site, source};
+use crate::site::{Choice, ReadPath, Site, source};
 use crate::state::RequestState;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use tidegate_http::path::normalise;
 use tidegate_http::{Fields, Method, Status, Version};
 
 /// How often a request is handed on from route to route.
@@ -213,8 +212,10 @@ impl Exchange<'_> {
         f: impl FnOnce(&mut Exchange<'_>) -> R,
     ) -> R {
         let mut inner = Exchange { path, query, state: std::mem::take(&mut self.state), ..*self };
+        let was = inner.state.leave_path();
         let result = f(&mut inner);
         self.state = inner.state;
+        self.state.encoded_slash = was;
         result
     }
 
@@ -227,6 +228,10 @@ impl Exchange<'_> {
         f: impl FnOnce(&mut Exchange<'_>) -> R,
     ) -> R {
         let (remote, route, hops) = (self.state.remote, self.state.route, self.state.hops);
+        let encoded_slash = self.state.encoded_slash;
+        if !std::ptr::eq(path, self.path) {
+            self.state.leave_path();
+        }
         let elsewhere = site.remote_at(index, self.state.remote, &self.fields);
         let mut inner = Exchange { path, state: std::mem::take(&mut self.state), ..*self };
         inner.state.remote = elsewhere;
@@ -238,7 +243,7 @@ impl Exchange<'_> {
         let result = f(&mut inner);
         self.state = inner.state;
         (self.state.remote, self.state.route, self.state.hops) = (remote, route, hops);
-        self.state.matched = matched;
+        (self.state.matched, self.state.encoded_slash) = (matched, encoded_slash);
         result
     }
 
@@ -300,10 +305,10 @@ impl InternalRedirect {
         let (raw_path, query) =
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
         let mut scratch = Vec::new();
-        let path = match normalise(raw_path, &mut scratch) {
-            Ok(path) => path,
-            Err(error) => return Reply::Ready(answer::error(error.status())),
-        };
+        let ReadPath { path, encoded_slash, fault } = self.site.read_path(raw_path, &mut scratch);
+        if let Some(error) = fault {
+            return Reply::Ready(answer::error(error.status()));
+        }
         // Gates, templates and applications are told what the client has said, and who it is.
         let asked = self.state.asked.as_ref();
         let fields = asked.map(ClientHead::fields_for_another).unwrap_or_default();
@@ -325,7 +330,7 @@ impl InternalRedirect {
             state: RequestState {
                 site: Some(self.site.clone()),
                 hops: self.state.hops.saturating_add(1),
-                has_encoded_slash: false,
+                encoded_slash,
                 ..self.state.copy(Signals::default())
             },
         };

@@ -16,8 +16,8 @@ use std::ops::Range;
 use std::rc::Rc;
 use tidegate_config::literal_word;
 use tidegate_config::settings::{Country, PathPattern, Route, Shared, ValueMap, Values};
-use tidegate_http::path::{PathError, encode_path, normalise, without_host};
-use tidegate_http::{Target, language, query};
+use tidegate_http::path::{PathError, encode_path, normal_form, normalise, without_host};
+use tidegate_http::{language, query};
 use tidegate_io::socket::Peer;
 
 /// A text with placeholders.
@@ -361,6 +361,9 @@ impl Template {
                     }
                 }
                 (Piece::Path, Place::Query) => text += &query::encode(exchange.path).replace("%2F", "/"),
+                (Piece::Path, _) if exchange.has_ambiguous_path() => {
+                    join(&mut text, &path_asked_for(exchange))
+                }
                 (Piece::Path, _) => join(&mut text, &encode_path(exchange.path)),
                 (Piece::Uri, Place::Query) => text += &query::encode(uri_of(exchange.target).as_bytes()),
                 (Piece::Uri, _) => {
@@ -533,23 +536,21 @@ fn push_query(text: &mut String, exchange: &Exchange<'_>) {
 
 /// The path that the client has asked for, also where `index` or `try` have led on to another.
 pub(crate) fn path_asked_for(exchange: &Exchange<'_>) -> String {
-    let mut scratch = Vec::new();
     let is_led_on = exchange.state.hops > 0 || exchange.state.matched.is_some();
-    let target = Target::parse(exchange.method, exchange.target).ok().filter(|_| is_led_on);
-    let raw_path = target.as_ref().and_then(Target::path);
-    let path = raw_path.and_then(|raw_path| normalise(raw_path, &mut scratch).ok());
-    encode_path(path.unwrap_or(exchange.path))
+    let asked = if is_led_on || exchange.has_ambiguous_path() { path_as_sent(exchange) } else { None };
+    asked.unwrap_or_else(|| encode_path(exchange.path))
 }
 
-/// Path and query of a request target, beginning with exactly one slash. Browsers take a backslash for a
+/// The path of the target in normal form, in which an encoded slash stays one.
+fn path_as_sent(exchange: &Exchange<'_>) -> Option<String> {
+    let raw_path = exchange.target.split('?').next()?;
+    normal_form(raw_path).ok()
+}
+
+/// Path and query of a request target in origin form, beginning with exactly one slash. Browsers take a backslash for a
 /// slash, so it is encoded.
 pub fn uri_of(target: &str) -> String {
-    let rooted = match target.split_once("://") {
-        // Absolute form; in origin form a `://` can only stand behind the first slash.
-        Some((_, rest)) if !target.starts_with('/') => rest.find(['/', '?']).map_or("", |at| &rest[at..]),
-        _ => target,
-    };
-    format!("/{}", rooted.trim_start_matches(['/', '\\']).replace('\\', "%5C"))
+    format!("/{}", target.trim_start_matches(['/', '\\']).replace('\\', "%5C"))
 }
 
 #[cfg(test)]

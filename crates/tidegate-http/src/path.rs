@@ -6,6 +6,7 @@
 //! encodings through. Keeping inside the root is the file system's own doing as well (`RESOLVE_BENEATH`).
 
 use crate::status::Status;
+use std::borrow::Cow;
 
 /// What the peer got wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -73,32 +74,76 @@ pub fn has_encoded_slash(raw_path: &str) -> bool {
 /// data it stays `%2F` within its segment.
 ///
 /// # Errors
-/// One of the readings is refused, for what [`normalise`] refuses except encoded slashes.
+/// One of the readings is refused, for what [`normalise`] refuses except encoded slashes; or dot segments stand in it, and it
+/// matters whether they or the encoded slashes are resolved first.
 pub fn both_readings(raw_path: &str) -> Result<(Vec<u8>, Vec<u8>), PathError> {
     let (mut as_separator, mut as_data) = (Vec::new(), Vec::new());
-    let separated = raw_path.replace("%2F", "/").replace("%2f", "/");
-    rebuild(separated.as_bytes(), &mut as_separator, Slash::Refused)?;
+    let separated = |path: &str| path.replace("%2F", "/").replace("%2f", "/");
+    rebuild(separated(raw_path).as_bytes(), &mut as_separator, Slash::Refused)?;
     rebuild(raw_path.as_bytes(), &mut as_data, Slash::Kept)?;
+    if let Cow::Owned(resolved) = without_dot_segments(raw_path) {
+        let mut once_more = Vec::new();
+        if rebuild(separated(&resolved).as_bytes(), &mut once_more, Slash::Refused)? != as_separator {
+            return Err(PathError::EncodedSlash);
+        }
+    }
     Ok((as_separator, as_data))
 }
 
-/// A path as it was sent, without its dot segments: each segment that stays keeps its encoding.
-pub fn without_dot_segments(raw_path: &str) -> String {
+/// The path that [`normalise`] makes of one, encoded. An encoded slash stays `%2F`.
+///
+/// # Errors
+/// As [`normalise`], except for encoded slashes.
+pub fn normal_form(raw_path: &str) -> Result<String, PathError> {
+    // The one byte that no path holds stands for it, so that `%252F` stays another path.
+    let mut normal = Vec::new();
+    rebuild(raw_path.as_bytes(), &mut normal, Slash::Marked)?;
+    Ok(encode_path(&normal).replace("%00", "%2F"))
+}
+
+/// A path as it was sent, without its dot segments: each segment that stays keeps its encoding. [`normalise`] makes the same
+/// of both, so that whoever gets this one sees no other path than the one that was decided about.
+pub fn without_dot_segments(raw_path: &str) -> Cow<'_, str> {
+    if !has_dot_segment(raw_path) {
+        return Cow::Borrowed(raw_path);
+    }
     let mut kept: Vec<&str> = Vec::new();
     let mut is_folder = false;
     for segment in raw_path.split('/').skip(1) {
-        let plain = segment.replace("%2e", ".").replace("%2E", ".");
-        is_folder = plain == "." || plain == "..";
-        match plain.as_str() {
-            "." => {}
-            ".." => drop(kept.pop()),
-            _ => kept.push(segment),
+        let dots = dots_of(segment);
+        is_folder = dots.is_some();
+        match dots {
+            None => kept.push(segment),
+            Some(".") => {}
+            Some(_) => {
+                // Of several slashes in a row one counts.
+                while kept.pop_if(|segment| segment.is_empty()).is_some() {}
+                kept.pop();
+            }
         }
     }
     if is_folder {
         kept.push("");
     }
-    format!("/{}", kept.join("/"))
+    Cow::Owned(format!("/{}", kept.join("/")))
+}
+
+/// Whether a path holds `.` or `..` as a segment, encoded or not.
+fn has_dot_segment(path: &str) -> bool {
+    let begins_so = |pair: &[u8]| matches!(pair, [b'/', b'.' | b'%']);
+    path.as_bytes().windows(2).any(begins_so) && path.split('/').any(|segment| dots_of(segment).is_some())
+}
+
+/// `.` or `..`, where a segment is one of them, encoded or not.
+fn dots_of(segment: &str) -> Option<&'static str> {
+    if !segment.starts_with(['.', '%']) {
+        return None;
+    }
+    match segment.replace("%2e", ".").replace("%2E", ".").as_str() {
+        "." => Some("."),
+        ".." => Some(".."),
+        _ => None,
+    }
 }
 
 /// How many bytes behind the first slash of a reference would make clients read it as one that names a host (RFC 3986
@@ -145,7 +190,10 @@ pub fn behind_prefix<'a>(raw_path: &'a str, prefix: &str) -> Option<&'a str> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Slash {
     Refused,
+    /// It stays `%2F`.
     Kept,
+    /// A NUL byte stands for it.
+    Marked,
 }
 
 /// Path and query of a target in origin form that a codec has let through, where the path is normal as it is: the ordinary
@@ -274,8 +322,11 @@ fn decode(mut segment: &[u8], out: &mut Vec<u8>, slash: Slash) -> Result<(), Pat
         };
         match byte {
             0 => return Err(PathError::Nul),
-            b'/' if slash == Slash::Kept => out.extend_from_slice(b"%2F"),
-            b'/' => return Err(PathError::EncodedSlash),
+            b'/' => match slash {
+                Slash::Refused => return Err(PathError::EncodedSlash),
+                Slash::Kept => out.extend_from_slice(b"%2F"),
+                Slash::Marked => out.push(0),
+            },
             _ => out.push(byte),
         }
     }

@@ -5,6 +5,7 @@
 
 use crate::authority::{Authority, AuthorityError};
 use crate::method::Method;
+use std::borrow::Cow;
 
 /// A request target, borrowed from the request line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +117,23 @@ impl<'a> Target<'a> {
             Target::Absolute { authority, .. } | Target::Authority(authority) => Some(authority),
             _ => None,
         }
+    }
+}
+
+/// A request target in origin form, where it has a path: the absolute form of it is the same URI (RFC 9112 section 3.2.2), and
+/// whoever is told of the target is told of one and the same. Path and query stay as they were sent.
+#[inline]
+pub fn origin_form(target: &str) -> Cow<'_, str> {
+    if target.starts_with('/') { Cow::Borrowed(target) } else { of_absolute(target) }
+}
+
+#[cold]
+fn of_absolute(target: &str) -> Cow<'_, str> {
+    let Some((_, rest)) = target.split_once("://") else { return Cow::Borrowed(target) };
+    match rest.find(['/', '?']).map(|at| &rest[at..]) {
+        None => Cow::Borrowed("/"),
+        Some(rooted) if rooted.starts_with('/') => Cow::Borrowed(rooted),
+        Some(query) => Cow::Owned(format!("/{query}")),
     }
 }
 

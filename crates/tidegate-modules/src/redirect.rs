@@ -1,15 +1,16 @@
 //! Answers that need nothing but the settings: a redirection (RFC 9110 section 15.4) and a fixed text.
 //!
-//! Every method is answered the same; the connection leaves the body out for HEAD. The settings have been
+//! Every method is answered the same, but for TRACE; the connection leaves the body out for HEAD. The settings have been
 //! checked already: an unknown placeholder in a template is plain text here.
 
 use crate::status::Escaped;
 use std::fmt::Write;
+use tidegate_config::settings::Route;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::template::{Scope, Template};
 use tidegate_core::{Author, Exchange, Handler, Pass, Reply, Response, answer};
-use tidegate_http::Status;
 use tidegate_http::path::PathError;
+use tidegate_http::{Method, Status};
 
 /// `redirect "https://{host}/new{path}{query}" status=301`
 ///
@@ -81,6 +82,8 @@ pub struct Respond {
     body: Option<String>,
     /// What the server's short page says; `None`: what it says of every such status.
     sentence: Option<&'static str>,
+    /// What a TRACE is told to use instead.
+    allow: String,
 }
 
 impl Respond {
@@ -96,7 +99,13 @@ impl Respond {
             media_type: media_type.into(),
             body: body.map(str::to_owned),
             sentence: None,
+            allow: String::new(),
         }
+    }
+
+    /// The same in a route, which says the methods that it takes.
+    pub fn at(self, route: &Route) -> Respond {
+        Respond { allow: answer::allow_without("TRACE", route), ..self }
     }
 
     /// What stands in for a site that is left out for a mistake: nobody should look for load.
@@ -111,7 +120,11 @@ impl Respond {
 }
 
 impl Handler for Respond {
-    fn handle(&self, _: &mut Exchange<'_>, _: Pass) -> Reply {
+    fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
+        // A success would say that the content is the request itself (RFC 9110 sections 9.3.8 and 15.3.1).
+        if exchange.method == Method::Trace && self.status.is_success() {
+            return Reply::Ready(answer::never_passed_on(&self.allow));
+        }
         if self.is_short_page() {
             return Reply::Ready(match self.sentence {
                 Some(sentence) => answer::explained(self.status, sentence),
@@ -127,7 +140,11 @@ impl Handler for Respond {
         })
     }
 
-    fn explain(&self, _: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
+        if exchange.method == Method::Trace && self.status.is_success() {
+            say("respond: TRACE is not answered with a success".into());
+            return Foreseen::Handler;
+        }
         let mut sentence = format!("respond: {} ", self.status.0);
         let length = self.body.as_ref().map_or(0, String::len);
         let _ = match length == 0 || !self.status.has_body() {
@@ -176,8 +193,7 @@ mod tests {
             ("/new{query}", "/a?", "/a", "/new?"),
             ("https://{host}{uri}", "/a%2f?b", "/a", "https://example.com/a%2f?b"),
             ("{scheme}://www.{host}/", "/", "/", "https://www.example.com/"),
-            ("{uri}", "http://example.com?x", "/", "/?x"),
-            ("{uri}", "http://example.com", "/", "/"),
+            ("{uri}", "/?x", "/", "/?x"),
             ("/{unknown}{", "/", "/", "/{unknown}{"),
             // No address of another host comes out of a path.
             ("{path}", "//evil.example", "/evil.example", "/evil.example"),

@@ -23,7 +23,7 @@ impl Way {
 
     /// The path and the query, or the status of a request that has none there, and why.
     fn of(&self, exchange: &Exchange<'_>) -> Result<(Vec<u8>, Option<String>), (Status, String)> {
-        if exchange.has_encoded_slash() {
+        if exchange.has_ambiguous_path() && self.to.asks_for_target() {
             // Nobody can say which part of it a star stands for.
             return Err((
                 Status::NOT_FOUND,

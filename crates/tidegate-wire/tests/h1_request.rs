@@ -29,10 +29,25 @@ fn assert_refused(name: &str, bytes: &[u8], expected: RequestError, status: u16)
 #[test]
 fn faults_of_the_request_line() {
     let rows: &[(&str, &[u8], RequestError, u16)] = &[
-        ("7 NUL in the target", b"GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("7 control byte in the target", b"GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("7 DEL in the target", b"GET /\x7f HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("7 tab in the target", b"GET /\t HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
+        ("7 NUL in the target", b"GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n", TargetByte { byte: 0, at: 2 }, 400),
+        (
+            "7 control byte in the target",
+            b"GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n",
+            TargetByte { byte: 1, at: 2 },
+            400,
+        ),
+        (
+            "7 DEL in the target",
+            b"GET /\x7f HTTP/1.1\r\nHost: a\r\n\r\n",
+            TargetByte { byte: 0x7f, at: 2 },
+            400,
+        ),
+        (
+            "7 tab in the target",
+            b"GET /\t HTTP/1.1\r\nHost: a\r\n\r\n",
+            TargetByte { byte: b'\t', at: 2 },
+            400,
+        ),
         ("7 bare CR in the target", b"GET /\rx HTTP/1.1\r\nHost: a\r\n\r\n", MissingVersion, 400),
         ("7 bare CR behind the version", b"GET / HTTP/1.1\rHost: a\r\n\r\n", Field(FieldError::BareCr), 400),
         ("7 NUL in the method", b"G\0T / HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMethod, 400),
@@ -55,7 +70,7 @@ fn faults_of_the_request_line() {
         ("bare CR before the line", b"\rGET / HTTP/1.1\r\nHost: a\r\n\r\n", Field(FieldError::BareCr), 400),
         ("space before the line", b" GET / HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMethod, 400),
         ("space behind an empty line", b"\r\n GET / HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMethod, 400),
-        ("two spaces before the target", b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
+        ("two spaces before the target", b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", TargetForm, 400),
         ("two spaces behind the target", b"GET /  HTTP/1.1\r\nHost: a\r\n\r\n", InvalidVersion, 400),
         ("tab for a space", b"GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMethod, 400),
         ("space at the end", b"GET / HTTP/1.1 \r\nHost: a\r\n\r\n", InvalidVersion, 400),
@@ -64,22 +79,42 @@ fn faults_of_the_request_line() {
         ("method in brackets", b"(GET) / HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMethod, 400),
         ("no target", b"GET\r\nHost: a\r\n\r\n", InvalidMethod, 400),
         ("HTTP/0.9", b"GET /\r\n", MissingVersion, 400),
-        ("fragment", b"GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("quote in the target", b"GET /\"a\" HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("angle bracket in the target", b"GET /<a> HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("UTF-8 in the target", b"GET /\xc3\xbc HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("overlong UTF-8 in the target", b"GET /\xc0\xae HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("relative target", b"GET a HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("query alone", b"GET ?a HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("asterisk with GET", b"GET * HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("asterisk with PRI", b"PRI * HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("authority with GET", b"GET a:80 HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("other scheme", b"GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("absolute, no authority", b"GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("absolute, user information", b"GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("absolute, port beyond", b"GET http://a:65536/ HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("CONNECT with a path", b"CONNECT / HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
-        ("CONNECT without port", b"CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n", InvalidTarget, 400),
+        ("fragment", b"GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n", TargetByte { byte: b'#', at: 3 }, 400),
+        (
+            "quote in the target",
+            b"GET /\"a\" HTTP/1.1\r\nHost: a\r\n\r\n",
+            TargetByte { byte: b'"', at: 2 },
+            400,
+        ),
+        (
+            "angle bracket in the target",
+            b"GET /<a> HTTP/1.1\r\nHost: a\r\n\r\n",
+            TargetByte { byte: b'<', at: 2 },
+            400,
+        ),
+        (
+            "UTF-8 in the target",
+            b"GET /\xc3\xbc HTTP/1.1\r\nHost: a\r\n\r\n",
+            TargetByte { byte: 0xc3, at: 2 },
+            400,
+        ),
+        (
+            "overlong UTF-8 in the target",
+            b"GET /\xc0\xae HTTP/1.1\r\nHost: a\r\n\r\n",
+            TargetByte { byte: 0xc0, at: 2 },
+            400,
+        ),
+        ("relative target", b"GET a HTTP/1.1\r\nHost: a\r\n\r\n", TargetForm, 400),
+        ("query alone", b"GET ?a HTTP/1.1\r\nHost: a\r\n\r\n", TargetForm, 400),
+        ("asterisk with GET", b"GET * HTTP/1.1\r\nHost: a\r\n\r\n", TargetForm, 400),
+        ("asterisk with PRI", b"PRI * HTTP/1.1\r\nHost: a\r\n\r\n", TargetForm, 400),
+        ("authority with GET", b"GET a:80 HTTP/1.1\r\nHost: a\r\n\r\n", TargetForm, 400),
+        ("other scheme", b"GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", TargetForm, 400),
+        ("absolute, no authority", b"GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n", TargetForm, 400),
+        ("absolute, user information", b"GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n", TargetForm, 400),
+        ("absolute, port beyond", b"GET http://a:65536/ HTTP/1.1\r\nHost: a\r\n\r\n", TargetForm, 400),
+        ("CONNECT with a path", b"CONNECT / HTTP/1.1\r\nHost: a\r\n\r\n", TargetForm, 400),
+        ("CONNECT without port", b"CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n", TargetForm, 400),
         ("lower-case version", b"GET / http/1.1\r\nHost: a\r\n\r\n", InvalidVersion, 400),
         ("other protocol", b"GET / HTCPCP/1.0\r\nHost: a\r\n\r\n", InvalidVersion, 400),
         ("version without minor", b"GET / HTTP/1\r\nHost: a\r\n\r\n", InvalidVersion, 400),
@@ -105,6 +140,18 @@ fn faults_of_the_request_line() {
     ];
     for (name, bytes, expected, status) in rows {
         assert_refused(name, bytes, *expected, *status);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_target_is_named() {
+    for (error, said) in [
+        (TargetByte { byte: b'"', at: 4 }, "holds `\"` at position 4, which has to be percent-encoded"),
+        (TargetByte { byte: 0xc3, at: 2 }, "holds the byte 0xC3 at position 2"),
+        (TargetByte { byte: 0x1b, at: 2 }, "holds the byte 0x1B at position 2"),
+        (TargetForm, "does not begin with a slash"),
+    ] {
+        assert!(error.to_string().contains(said), "{error}");
     }
 }
 

@@ -310,7 +310,7 @@ impl Registry {
             Action::HandTo { to } => Rc::new(HandTo::new(to, Scope::of(route))),
             Action::Respond { status, .. } if site.left_out.is_some() => Rc::new(Respond::left_out(*status)),
             Action::Respond { status, body, media_type } => {
-                Rc::new(Respond::new(*status, body.as_deref(), media_type.as_deref()))
+                Rc::new(Respond::new(*status, body.as_deref(), media_type.as_deref()).at(route))
             }
             Action::Fastcgi(application) => {
                 self.or_recover(Scripted::new(Protocol::FastCgi, applications, application, site, route))?

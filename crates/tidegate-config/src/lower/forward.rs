@@ -74,6 +74,7 @@ pub(super) fn forward(
             request_buffer: 0,
             sendfile: Vec::new(),
             passed_fields: Vec::new(),
+            passes_encoded_slashes: false,
         },
         path: if base.is_empty() { "/".to_owned() } else { base },
         host: text("host"),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::inherit::{Inherited, field_mode};
 use super::written_or_default;
 use crate::check::{Checker, Item, duration, number};
+use crate::diagnostic::Diagnostic;
 use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::settings::gateway::{
@@ -23,6 +24,7 @@ pub(super) fn fastcgi(
     inherited: &Inherited,
 ) -> Action {
     let script = script(checker, item, Context::Fastcgi);
+    fits_script(checker, item, &script);
     let application = application(checker, disk, item, Context::Fastcgi, inherited, script);
     fits_checks(checker, item, inherited, &application.gateway.to, Spoken::FastCgi);
     Action::Fastcgi(Box::new(application))
@@ -41,6 +43,7 @@ pub(super) fn scgi(
         PathPattern::Prefix(prefix) if !is_said => Script::Mounted(prefix.trim_end_matches('/').to_owned()),
         _ => script(checker, item, Context::Scgi),
     };
+    fits_script(checker, item, &script);
     let application = application(checker, disk, item, Context::Scgi, inherited, script);
     fits_checks(checker, item, inherited, &application.gateway.to, Spoken::Scgi);
     Action::Scgi(Box::new(application))
@@ -115,7 +118,6 @@ pub(super) fn proxy(
         request_fields: pairs(item, "request-header"),
         more_request_fields: more_fields(checker, item),
         rewrites_redirects: !item.child("redirects").is_some_and(|item| item.is_word("keep")),
-        passes_encoded_slashes: item.child("encoded-slashes").is_some_and(|item| !item.is_word("off")),
     }))
 }
 
@@ -302,6 +304,23 @@ fn gateway(
         buffer: amount("buffer"),
         request_buffer: amount("request-buffer"),
         sendfile: roots,
+        passes_encoded_slashes: encoded_slashes(item).is_some(),
+    }
+}
+
+/// `encoded-slashes`, unless it is `off`.
+fn encoded_slashes(item: &Item) -> Option<&Item> {
+    item.child("encoded-slashes").filter(|written| !written.is_word("off"))
+}
+
+/// Says so where an application is to get a path that no variable can tell it.
+fn fits_script(checker: &mut Checker<'_>, item: &Item, script: &Script) {
+    if let (Script::Mounted(_), Some(written)) = (script, encoded_slashes(item)) {
+        let message = "`encoded-slashes` does nothing where an application is mounted";
+        let help = "take it out: such an application knows its path by PATH_INFO, which is decoded and cannot tell `%2F` from a \
+                    slash; one that goes by REQUEST_URI has a `script`";
+        let warning = Diagnostic::warning(message).at(&written.file.source, written.header.clone());
+        checker.diagnostics.push(warning.help(help));
     }
 }
 

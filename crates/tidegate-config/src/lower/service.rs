@@ -37,6 +37,7 @@ pub(super) fn address(checker: &mut Checker<'_>, item: &Item, url: &ServiceUrl) 
             request_buffer: 0,
             sendfile: Vec::new(),
             passed_fields: Vec::new(),
+            passes_encoded_slashes: false,
         },
         authority: url.authority.clone(),
         path: path.to_owned(),

@@ -1,8 +1,7 @@
 //! What the engine has to know of an action without naming it: each says it here, of all of them.
 
+use super::Action;
 use super::gateway::{BackendTls, Script};
-use super::{Action, PathPattern, Site, Try};
-use std::collections::HashMap;
 use std::path::Path;
 
 impl Action {
@@ -82,39 +81,5 @@ impl Action {
             Action::Proxy(proxy) => proxy.gateway.tls.as_ref(),
             _ => None,
         }
-    }
-
-    /// Whether an application gets a path with `%2F` as it was sent.
-    fn passes_encoded_slashes(&self) -> bool {
-        matches!(self, Action::Proxy(proxy) if proxy.passes_encoded_slashes)
-    }
-
-    /// The route that gets what is no file.
-    fn last_resort(&self) -> Option<&str> {
-        match self {
-            Action::Files(files) => match files.try_list.last() {
-                Some(Try::Route(name)) => Some(name),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-}
-
-impl Site {
-    /// For each route whether it passes on a path with `%2F` as it was sent: to an application that is to have it, or as files
-    /// that leave to one what is none of them.
-    pub fn encoded_slashes(&self) -> Vec<bool> {
-        let mut named: HashMap<&str, bool> = HashMap::new();
-        for route in &self.routes {
-            if let PathPattern::Exact(name) = &route.pattern {
-                named.entry(name).or_insert(route.action.passes_encoded_slashes());
-            }
-        }
-        let passes = |action: &Action| {
-            let leads_to = |name: &str| named.get(name).is_some_and(|passes| *passes);
-            action.passes_encoded_slashes() || action.last_resort().is_some_and(leads_to)
-        };
-        self.routes.iter().map(|route| passes(&route.action)).collect()
     }
 }

@@ -46,6 +46,8 @@ pub struct Gateway {
     pub sendfile: Vec<SendfileRoot>,
     /// Fields that only proxies send and that any client may send here, in small letters.
     pub passed_fields: Vec<String>,
+    /// The application gets a path with `%2F`, as it was sent.
+    pub passes_encoded_slashes: bool,
 }
 
 /// How many requests an application gets at once.
@@ -160,8 +162,6 @@ pub struct Proxy {
     pub more_request_fields: Vec<super::MoreField>,
     /// Whether `Location` of its answers is made to lead back here.
     pub rewrites_redirects: bool,
-    /// A path with `%2F` is passed on as it was sent.
-    pub passes_encoded_slashes: bool,
 }
 
 /// Where content of requests goes that has to be complete before it is passed on.

@@ -2,7 +2,7 @@
 //!
 //! A protocol reads a [`RequestHead`], asks [`Connection::decide`], and sends what the [`Decision`] says. Decided are, in
 //! this order: what may not be served as it is, the site, whether this connection may ask for that site, the path,
-//! whether the server is too busy; then come the phases of the site (`phase`).
+//! whether the server is too busy; then come the phases of the site (`phase`), also for a path that no handler may have.
 
 use super::Connection;
 use crate::admission::{Account, Admission, Admitted};
@@ -21,8 +21,8 @@ use crate::remote::Remote;
 use crate::reply::Reply;
 use crate::response::Response;
 use crate::signals::{SharedSignals, Signals};
-use crate::site::{Place, Site};
-use crate::state::RequestState;
+use crate::site::{Place, ReadPath, Site};
+use crate::state::{EncodedSlash, Refused, RequestState};
 use crate::trace::Trace;
 use crate::user::Identity;
 use smallvec::SmallVec;
@@ -30,7 +30,8 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::RequestLimits;
-use tidegate_http::path::{PathError, split_normal};
+use tidegate_http::path::split_normal;
+use tidegate_http::target::origin_form;
 use tidegate_http::{Fields, Method, Status, Target, Version};
 use tidegate_io::socket::Peer;
 use tidegate_stats::series::SeriesId;
@@ -152,7 +153,7 @@ enum PathState<'p> {
     /// As sent; the buffer is for what it decodes to.
     Raw(&'p mut Vec<u8>),
     /// Found already, since the limits depend on it.
-    Found(Result<Place<'p>, PathError>),
+    Found(Place<'p>),
 }
 
 /// A request that the phases of a site may see.
@@ -160,11 +161,13 @@ struct Located<'p> {
     site: &'p Rc<Site>,
     path: &'p [u8],
     query: Option<&'p str>,
-    has_encoded_slash: bool,
+    encoded_slash: EncodedSlash,
     /// The first route whose pattern fits, where that is known already.
     route: Option<usize>,
-    /// Why its content is not taken, where more is announced than may be.
-    too_large: Option<Box<str>>,
+    /// Why no handler may have it.
+    refused: Option<Box<Refused>>,
+    /// More content is announced than may be.
+    is_too_large: bool,
 }
 
 /// The answer to a request that no site sees.
@@ -212,8 +215,7 @@ impl Connection {
                     ..Exchange::empty()
                 };
                 let place = site.place(exchange, head.target, &mut cx.path_buffer);
-                let route = place.as_ref().ok().and_then(|place| place.route);
-                (site.limits_at(route), PathState::Found(place))
+                (site.limits_at(place.route), PathState::Found(place))
             }
         };
         (entry.client, entry.scheme) = (remote.client, remote.scheme(is_tls));
@@ -236,6 +238,7 @@ impl Connection {
         let (mut is_exempt, mut ends_with_client) = (false, false);
         let (mut interim, mut later_signals, mut who, mut held) = (None, None, None, None);
         let asked = Asked { site, remote: &remote, is_tls, limits: limits.as_deref(), now: cx.now };
+        let target = origin_form(head.target);
         let (mut outcome, mut account) = (
             Outcome::Answered,
             Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0, series: SeriesId::NONE },
@@ -253,14 +256,14 @@ impl Connection {
                 outcome = why;
                 Reply::Ready(response)
             }
-            Ok(Located { site, path, query, has_encoded_slash, route, too_large }) => {
-                if too_large.is_some() {
+            Ok(Located { site, path, query, encoded_slash, route, refused, is_too_large }) => {
+                if is_too_large {
                     outcome = Outcome::TooLarge;
                 }
                 let mut exchange = Exchange {
                     method: head.method,
                     method_token: head.method_token,
-                    target: head.target,
+                    target: &target,
                     path,
                     query,
                     scheme: entry.scheme,
@@ -275,12 +278,12 @@ impl Connection {
                     state: RequestState {
                         remote,
                         tls: made.take(),
-                        body: (head.has_content && too_large.is_none()).then(|| {
+                        body: (head.has_content && !is_too_large).then(|| {
                             let (sink, content) = body::pipe(head.content_length);
                             content_sink = Some(sink);
                             content
                         }),
-                        too_large,
+                        refused,
                         site: Some(site.clone()),
                         route: 0,
                         has_route: false,
@@ -291,7 +294,7 @@ impl Connection {
                             true => Some(held.insert(Held::new(self.holds.get_or_init(Rc::default))).holds()),
                         },
                         identity: None,
-                        has_encoded_slash,
+                        encoded_slash,
                         rehearsed: None,
                         matched: None,
                         is_rewritten: false,
@@ -435,24 +438,26 @@ impl Connection {
                 return Err(response.into());
             }
         }
-        let refused = |error: PathError| answer::without_path(request, remote.client, error.status(), error);
-        let (path, has_encoded_slash, route) = match path {
-            PathState::Raw(_) if normal.is_some() => (raw_path.as_bytes(), false, None),
+        let (read, route) = match path {
+            PathState::Raw(_) if normal.is_some() => (ReadPath::plain(raw_path), None),
             PathState::Raw(buffer) => {
-                let (path, has_encoded_slash) = site.path_of(raw_path, buffer).map_err(refused)?;
-                (path, has_encoded_slash, None)
+                let read = site.read_path(raw_path, buffer);
+                let route = read.fault.is_some().then(|| site.own_route());
+                (read, route)
             }
-            PathState::Found(place) => {
-                let Place { path, has_encoded_slash, route } = place.map_err(refused)?;
-                (path, has_encoded_slash, route)
-            }
+            PathState::Found(Place { read, route }) => (read, route),
         };
-        if self.is_turned_away(admission, stats, engine, site, path) {
+        let ReadPath { path, encoded_slash, fault } = read;
+        let is_plain = fault.is_none() && encoded_slash == EncodedSlash::Nowhere;
+        if self.is_turned_away(admission, stats, engine, site, Some(path).filter(|_| is_plain)) {
             return Err(Rejected(Outcome::TurnedAway, admission.busy()));
         }
-        let too_large =
-            is_too_large.then(|| TooLarge { limits, length: head.content_length }.to_string().into());
-        Ok(Located { site, path, query, has_encoded_slash, route, too_large })
+        let mut refused = fault.and_then(|fault| site.refuses_path(fault));
+        if is_too_large && refused.is_none() {
+            let why = TooLarge { limits, length: head.content_length }.to_string().into();
+            refused = Some(Box::new(Refused { status: Status::CONTENT_TOO_LARGE, why, is_unrouted: false }));
+        }
+        Ok(Located { site, path, query, encoded_slash, route, refused, is_too_large })
     }
 
     /// The client would not be let in any more by the certificate that it has shown: a new connection tells.
@@ -477,10 +482,11 @@ impl Connection {
         stats: &Stats,
         engine: &Engine,
         site: &Site,
-        path: &[u8],
+        path: Option<&[u8]>,
     ) -> bool {
         let why = if let Admitted::Reserved(why) = self.entry { Some(why) } else { None };
-        if (why.is_none() && !admission.may_shed_request()) || engine.always_answers(site, path) {
+        let always_answers = || path.is_some_and(|path| engine.always_answers(site, path));
+        if (why.is_none() && !admission.may_shed_request()) || always_answers() {
             return false;
         }
         let Some(why) = why else {

@@ -8,7 +8,7 @@ use tidegate_wire::h2::Malformed;
 
 pub(super) fn kind_of(error: RequestError) -> ParseError {
     match error {
-        RequestError::InvalidTarget => ParseError::Target,
+        RequestError::TargetByte { .. } | RequestError::TargetForm => ParseError::Target,
         RequestError::TargetTooLong => ParseError::TargetTooLong,
         RequestError::MissingVersion | RequestError::InvalidVersion | RequestError::UnsupportedVersion => {
             ParseError::Version

@@ -90,6 +90,23 @@ impl BanGate {
     }
 }
 
+impl BanGate {
+    /// Has the answer to a request count that this gate is not asked about.
+    pub(crate) fn watch(&self, exchange: &mut Exchange<'_>) {
+        let remote = exchange.state.remote;
+        if remote.is_proxy || remote.passes_on(&exchange.fields) || !self.counts_first(exchange) {
+            return;
+        }
+        if let (Some(client), Some(holds)) = (Client::of(remote.client), &exchange.state.holds) {
+            holds.watch(Watch { rule: self.0.clone(), client, is_guess: true });
+        }
+    }
+
+    fn counts_first(&self, exchange: &mut Exchange<'_>) -> bool {
+        exchange.state.counts_first(Arc::as_ptr(&self.0.bans) as usize)
+    }
+}
+
 impl Gate for BanGate {
     fn precedes_access(&self) -> bool {
         true
@@ -100,7 +117,7 @@ impl Gate for BanGate {
         if notes::takes_reason(&|| format!("watched by {}; nobody is counted here", Said(&rule.settings))) {
             return Verdict::Pass;
         }
-        if !exchange.state.counts_first(Arc::as_ptr(&rule.bans) as usize) {
+        if !self.counts_first(exchange) {
             return Verdict::Pass;
         }
         let remote = exchange.state.remote;

@@ -46,7 +46,7 @@ pub(super) fn target_of(reference: &[u8], base: &Base<'_>) -> Option<String> {
 /// Path and query without dot segments; an empty path is `/`.
 fn resolved(target: &str) -> String {
     let (path, query) = split_query(target);
-    let mut path = if path.is_empty() { "/".to_owned() } else { without_dot_segments(path) };
+    let mut path = if path.is_empty() { "/".to_owned() } else { without_dot_segments(path).into_owned() };
     if let Some(query) = query {
         path.push('?');
         path.push_str(query);

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use tidegate_http::path::{
-    PathError, behind_prefix, both_readings, encode_path, has_encoded_slash, is_reachable, normalise,
-    split_normal, without_dot_segments,
+    PathError, behind_prefix, both_readings, encode_path, has_encoded_slash, is_reachable, normal_form,
+    normalise, split_normal, without_dot_segments,
 };
 use tidegate_http::{Method, Status, Target};
 
@@ -78,6 +78,9 @@ fn encoded_slashes_are_read_both_ways() {
         assert!(has_encoded_slash(raw));
     }
     assert_eq!(both("/a/..%2F..%2Fb"), Err(PathError::AboveRoot));
+    // With the dot segments resolved first, as it is passed on, it is another path.
+    assert_eq!(both("/x/y%2Fz/../..%2Fadmin/q"), Err(PathError::EncodedSlash));
+    assert_eq!(both("/secret//../open/x%2Fy").unwrap(), ["/open/x/y", "/open/x%2Fy"]);
     assert_eq!(both("/a%2Fb%00"), Err(PathError::Nul));
     assert!(!has_encoded_slash("/a%252Fb/c%2") && !has_encoded_slash("/a%2G"));
 }
@@ -89,9 +92,21 @@ fn paths_as_sent_keep_their_encoding() {
         ("/a/./b%20/.", "/a/b%20/"),
         ("/a//b/..", "/a//"),
         ("/a%2F../b", "/a%2F../b"),
+        // Of several slashes in a row one counts: what is left is the path that routes are chosen by.
+        ("/a//../b", "/b"),
+        ("/a/b///%2e%2E/./c%3Bd", "/a/c%3Bd"),
+        ("/./a%3Bb%2Bc%26d", "/a%3Bb%2Bc%26d"),
     ] {
         assert_eq!(without_dot_segments(raw), without);
     }
+    for (raw, normal) in [
+        ("/a%2fb/./%63%20d", "/a%2Fb/c%20d"),
+        ("/a%252Fb", "/a%252Fb"),
+        ("/x/../a%2F..%2Fb/", "/a%2F..%2Fb/"),
+    ] {
+        assert_eq!(normal_form(raw).as_deref(), Ok(normal), "{raw}");
+    }
+    assert_eq!(normal_form("/a%00"), Err(PathError::Nul));
     for (raw, prefix, rest) in [
         ("/%61pi/a%2Fb", "/api", Some("/a%2Fb")),
         ("/api", "/api", Some("")),
@@ -153,6 +168,22 @@ proptest! {
             let mut again = Vec::new();
             prop_assert_eq!(normalise(&encoded, &mut again), Ok(path));
         }
+    }
+
+    /// What is passed on without its dot segments is the path that was decided about, in every reading of it.
+    #[test]
+    fn a_path_as_it_is_passed_on_reads_the_same(raw in "/(\\.|\\.\\.|/|//|%2e|%2F|[ab]|%3B){0,16}") {
+        let (mut scratch, mut again) = (Vec::new(), Vec::new());
+        let resolved = without_dot_segments(&raw);
+        if let Ok(path) = normalise(&raw, &mut scratch) {
+            prop_assert_eq!(normalise(&resolved, &mut again), Ok(path));
+            let normal = normal_form(&raw).unwrap();
+            prop_assert_eq!(normalise(&normal, &mut again), Ok(path));
+        }
+        if let Ok(both) = both_readings(&raw) {
+            prop_assert_eq!(both_readings(&resolved), Ok(both));
+        }
+        prop_assert_eq!(&*without_dot_segments(&resolved), &*resolved);
     }
 
     /// One look at a target says what its parser and [`normalise`] say.

@@ -19,6 +19,7 @@ use tidegate_cache::{
 };
 use tidegate_http::Authority;
 use tidegate_http::cache::{Reason, groups};
+use tidegate_http::path::without_dot_segments;
 use tidegate_io::clock::wall_seconds;
 
 /// A URL as stored responses know it.
@@ -34,8 +35,9 @@ impl Place {
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(end);
         let host = host(&scheme.to_ascii_lowercase(), Authority::parse(authority.as_bytes()).ok()?);
-        let slash = if target.starts_with('/') { "" } else { "/" };
-        Some(Place { host, target: format!("{slash}{target}") })
+        let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
+        let path = if path.is_empty() { "/".into() } else { without_dot_segments(path) };
+        Some(Place { host, target: format!("{path}{query}") })
     }
 }
 

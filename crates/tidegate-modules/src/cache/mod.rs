@@ -437,7 +437,7 @@ impl Shared {
             // What was stored could not be asked about, and is gone: it is fetched like anything else.
             Some(Outcome::Again) => match exchange.elsewhere() {
                 Some(elsewhere) => {
-                    let target = policy::target(exchange).into_owned();
+                    let target = exchange.resolved_target().into_owned();
                     Reply::Later(Box::pin(async move { elsewhere.answer(&target).await }))
                 }
                 None => Reply::Ready(answer::error(Status::BAD_GATEWAY)),

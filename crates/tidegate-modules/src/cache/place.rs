@@ -1,6 +1,6 @@
 //! Where a request is addressed to: what stored responses are purged by.
 
-use super::policy::{Policy, authority, target};
+use super::policy::{Policy, authority};
 use super::queries::Queries;
 use std::sync::Arc;
 use tidegate_cache::{Change, Lead, Origin, Purge, Store, StoredHead, any_port, group_mark, tag_mark};
@@ -30,7 +30,7 @@ impl Place {
             site: policy.site,
             scheme: exchange.scheme,
             host: host(exchange.scheme, authority(exchange)),
-            target: policy.counting(&target(exchange)).into(),
+            target: policy.counting(&exchange.resolved_target()).into(),
         }
     }
 
@@ -41,7 +41,7 @@ impl Place {
 
     /// With the query as it came: what it changes may be stored by the rules of other routes.
     pub(super) fn as_sent(policy: &Policy, exchange: &Exchange<'_>) -> Place {
-        Place { target: target(exchange).into(), ..Place::of(policy, exchange) }
+        Place { target: exchange.resolved_target().into(), ..Place::of(policy, exchange) }
     }
 
     /// Groups are its own (RFC 9875 section 2).

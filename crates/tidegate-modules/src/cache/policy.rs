@@ -13,7 +13,6 @@ use tidegate_http::cache::key::{self, KeyRules, QueryRules, Resource};
 use tidegate_http::cache::names::Names;
 use tidegate_http::cache::{Asked, CacheStatus, DefaultLifetime, Detail, Freshness, Reason, Rules};
 use tidegate_http::field::list_elements;
-use tidegate_http::path::encode_path;
 use tidegate_http::{Authority, Field, FieldLines, Method};
 
 /// Fields by which some applications take a request for another one than it is. No key holds them, so whoever sends one would
@@ -244,7 +243,7 @@ impl Policy {
 
     /// What of a request stands in its key, in words.
     pub(super) fn shown_key(&self, exchange: &Exchange<'_>) -> String {
-        let target = target(exchange);
+        let target = exchange.resolved_target();
         let authority = authority(exchange);
         let mut key = format!("{}://{}", exchange.scheme, authority.host.to_ascii_lowercase());
         if let Some(port) = authority.port {
@@ -316,7 +315,7 @@ impl Policy {
 
     /// Appends the key of a request.
     pub(super) fn key(&self, exchange: &Exchange<'_>, class: Class, key: &mut Vec<u8>) {
-        let target = target(exchange);
+        let target = exchange.resolved_target();
         let resource = Resource {
             scheme: exchange.scheme,
             authority: authority(exchange),
@@ -332,7 +331,7 @@ impl Policy {
             key.extend_from_slice(&u32::try_from(language.len()).unwrap_or(u32::MAX).to_le_bytes());
             key.extend_from_slice(language.as_bytes());
         }
-        if !is_as_sent(exchange) {
+        if !exchange.has_path_as_sent() {
             key.extend_from_slice(exchange.path); // `index` or `try` have led here
             // Each behind a byte that no path has: what else the application is told of it, `REQUEST_URI`, `{path}`, `{1}`.
             if let Some(told) = self.told_path(exchange, &target) {
@@ -356,7 +355,7 @@ impl Policy {
 
     /// The path that the client has asked for, where the application, which gets `target`, is told of it.
     fn told_path<'e>(&self, exchange: &Exchange<'e>, target: &str) -> Option<&'e str> {
-        let is_told = !is_as_sent(exchange) && self.tells_target() && target != exchange.target;
+        let is_told = !exchange.has_path_as_sent() && self.tells_target() && target != exchange.target;
         is_told.then(|| exchange.target.split('?').next().unwrap_or_default())
     }
 
@@ -375,7 +374,8 @@ impl Policy {
 
     /// Whether what was stored for the path and query `stored`, under the key of this request, is for its query.
     pub(super) fn is_for_query(&self, exchange: &Exchange<'_>, stored: &str, lines: &FieldLines) -> bool {
-        self.searches.is_none() || searches::is_same(stored, &self.counting(&target(exchange)), lines)
+        self.searches.is_none()
+            || searches::is_same(stored, &self.counting(&exchange.resolved_target()), lines)
     }
 
     /// Fields for the application: those of the client that a key holds or that choose nothing. `Host` is spelled as in the key:
@@ -487,32 +487,8 @@ pub(super) fn asks_for_the_whole(exchange: &Exchange<'_>) -> bool {
     exchange.method == Method::Get && !asks_otherwise
 }
 
-/// Path and query that the application is asked for.
-pub(super) fn target<'e>(exchange: &Exchange<'e>) -> Cow<'e, str> {
-    // Dot segments are resolved before the application sees them. A path that stands there as it was sent has none.
-    let has_dots = || {
-        !exchange.has_encoded_slash()
-            && ["/.", "/%2e", "/%2E"].iter().any(|dots| exchange.target.contains(dots))
-    };
-    if !exchange.is_rewritten() && exchange.target.starts_with('/') && (is_as_sent(exchange) || !has_dots()) {
-        return Cow::Borrowed(exchange.target);
-    }
-    let mut target = encode_path(exchange.path);
-    if let Some(query) = exchange.query {
-        target.push('?');
-        target.push_str(query);
-    }
-    Cow::Owned(target)
-}
-
 fn query_of(target: &str) -> Option<&str> {
     target.split_once('?').map(|(_, query)| query)
-}
-
-/// Whether the path is answered for that was asked for, letter by letter.
-pub(super) fn is_as_sent(exchange: &Exchange<'_>) -> bool {
-    let rest = exchange.target.as_bytes().strip_prefix(exchange.path);
-    rest.is_some_and(|rest| matches!(rest, [] | [b'?', ..]))
 }
 
 /// Host and port as the client has said them.

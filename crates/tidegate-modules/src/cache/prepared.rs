@@ -5,7 +5,7 @@
 //! They are copies of what is stored: the store has lent the memory for them, and they hold for as long as what they were made
 //! from is what it would answer. Of large content the head alone is copied: the content is sent from where it is stored.
 
-use super::policy::{Policy, is_as_sent};
+use super::policy::Policy;
 use super::serve::body_of;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -216,7 +216,7 @@ fn is_unremarkable(exchange: &Exchange<'_>) -> bool {
         && exchange.state.body.is_none()
         && exchange.user().is_none()
         && exchange.client().is_none()
-        && is_as_sent(exchange)
+        && exchange.has_path_as_sent()
         && exchange.fields.iter().all(|field| !is_choosing(field))
 }
 

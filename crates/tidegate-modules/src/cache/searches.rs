@@ -3,7 +3,7 @@
 //! A key is written by what the last response for its path has said; each worker finds that out for itself. What is found under
 //! such a key is for a request only if its own response says so.
 
-use super::policy::{authority, target};
+use super::policy::authority;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -52,7 +52,7 @@ pub(super) fn is_same(stored: &str, asked: &str, lines: &FieldLines) -> bool {
 /// Host and path, which a host cannot pretend to be the end of.
 fn place(exchange: &Exchange<'_>) -> String {
     let authority = authority(exchange);
-    let target = target(exchange);
+    let target = exchange.resolved_target();
     let path = target.split('?').next().unwrap_or_default();
     let host = authority.host.to_ascii_lowercase();
     format!("{}://{host}:{}{path}", exchange.scheme, authority.port.unwrap_or_default())

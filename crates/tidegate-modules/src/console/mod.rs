@@ -146,6 +146,9 @@ impl Console {
 
 impl Handler for Console {
     fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
+        if exchange.has_ambiguous_path() {
+            return Reply::Ready(answer::encoded_slash(exchange));
+        }
         let of_admin = self.below(exchange).starts_with(ADMIN).then(|| self.below(exchange).to_vec());
         if let Some(why) = self.refusal(exchange) {
             let refused = answer::refused(exchange, Status::FORBIDDEN, why);

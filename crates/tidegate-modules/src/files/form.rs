@@ -1,8 +1,8 @@
 //! Which form of a file a client gets: as it is, a precompressed sibling, or one that is compressed here, once for all who ask.
 
-use super::Inner;
 use super::entry::{ENCODE_MAX, Encoded, FileEntry, Representation};
 use super::serve::{Wishes, respond};
+use super::{Inner, name};
 use crate::compress;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -131,7 +131,7 @@ impl Inner {
             };
             entry.set_form(coding, form);
             drop(making);
-            inner.shared.cache.borrow_mut().resize(inner.instance, exchange.path);
+            inner.shared.cache.borrow_mut().resize(inner.instance, name(exchange));
             inner.answer(&entry, exchange)
         })
     }

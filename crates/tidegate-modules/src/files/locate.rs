@@ -57,6 +57,8 @@ pub struct Located {
 pub enum Why {
     /// There is nothing of that name.
     Missing,
+    /// No file can have the name.
+    Nameless,
     /// A component begins with a dot.
     Hidden,
     /// The path is not one of the alias.
@@ -122,8 +124,8 @@ pub struct Sibling {
 }
 
 impl Lookup {
-    /// Looks `path` up: decoded and normalised, as in [`tidegate_core::Exchange::path`]. What is not there or
-    /// may not be read is a status, and no error.
+    /// Looks `path` up: decoded and normalised, as in [`tidegate_core::Exchange::path`]; empty for one that can name no file,
+    /// for which entries of `try` without placeholders are left. What is not there or may not be read is a status, and no error.
     ///
     /// # Errors
     /// `WouldBlock`, under [`Patience::Cached`]: it cannot be told without waiting. Otherwise the system
@@ -216,15 +218,19 @@ impl Search<'_> {
     }
 
     fn run(&mut self, path: &[u8]) -> io::Result<Found> {
-        if self.lookup.is_bare_alias(path) {
+        let is_nameless = path.is_empty();
+        if !is_nameless && self.lookup.is_bare_alias(path) {
             return Ok(Found::NeedsSlash);
         }
         let relative = match self.lookup.relative(path) {
+            _ if is_nameless => path,
             Ok(relative) => relative,
             Err(why) => return self.nothing(why),
         };
-        if self.lookup.settings.try_list.is_empty() {
-            return self.path(relative, true);
+        match self.lookup.settings.try_list.is_empty() {
+            true if is_nameless => return self.nothing(Why::Nameless),
+            true => return self.path(relative, true),
+            false => {}
         }
         for candidate in &self.lookup.settings.try_list {
             match candidate {
@@ -233,13 +239,14 @@ impl Search<'_> {
                     return Ok(Found::Status(Status(*status)));
                 }
                 Try::Route(name) => return Ok(Found::Route(name.clone())),
+                Try::Path(template) if is_nameless && template.contains('{') => {}
                 Try::Path(template) => {
                     let Some(filled) = self.fill(template, path, relative) else { continue };
                     match self.path(&filled, false)? {
                         Found::Status(Status::NOT_FOUND) => {}
                         // The folder of the path itself: links in what is found there need the slash.
                         Found::File(_) | Found::Folder { .. }
-                            if filled.strip_suffix(b"/") == Some(relative) =>
+                            if !is_nameless && filled.strip_suffix(b"/") == Some(relative) =>
                         {
                             return Ok(Found::NeedsSlash);
                         }
@@ -248,7 +255,7 @@ impl Search<'_> {
                 }
             }
         }
-        self.nothing(Why::Try)
+        self.nothing(if is_nameless { Why::Nameless } else { Why::Try })
     }
 
     fn fill(&self, template: &str, path: &[u8], relative: &[u8]) -> Option<Vec<u8>> {

@@ -152,12 +152,6 @@ impl Files {
 
 impl Handler for Files {
     fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
-        // No file has such a name.
-        if exchange.has_encoded_slash()
-            && let Some(name) = self.inner.lookup.route_name()
-        {
-            return exchange.hand_on_to(name);
-        }
         match exchange.method {
             Method::Get | Method::Head => self.inner.serve(exchange),
             _ if exchange.has_programs() || self.inner.lookup.hands_on() => {
@@ -173,18 +167,15 @@ impl Handler for Files {
     fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
         let lookup = &self.inner.lookup;
         let root = lookup.root.path().display();
-        if exchange.has_encoded_slash()
-            && let Some(name) = lookup.route_name()
-        {
-            say(format!("a path with an encoded slash names no file: handed on to route {name}"));
-            return Foreseen::Handler;
+        if exchange.has_ambiguous_path() {
+            say("a path with an encoded slash names no file".into());
         }
         let hands_on = exchange.has_programs() || lookup.hands_on();
         if !matches!(exchange.method, Method::Get | Method::Head) && !hands_on {
             say(format!("files below {root}: answers GET, HEAD and OPTIONS only"));
             return Foreseen::Handler;
         }
-        let mut located = match lookup.locate(exchange.path, Patience::Wait) {
+        let mut located = match lookup.locate(name(exchange), Patience::Wait) {
             Ok(located) => located,
             Err(error) => {
                 say(format!("files below {root}: {error}"));
@@ -223,6 +214,13 @@ impl Handler for Files {
     }
 }
 
+/// The path by which a file is looked up and kept. It is empty where it names none, since no file name can hold a slash: what is
+/// found then, by entries of `try` that stand for themselves, is the same for all such paths.
+#[inline]
+fn name<'e>(exchange: &Exchange<'e>) -> &'e [u8] {
+    if exchange.has_ambiguous_path() { b"" } else { exchange.path }
+}
+
 impl Lookup {
     /// Whether symbolic links have led to a file whose own path a program answers: its source is not to be had under
     /// another name.
@@ -247,7 +245,7 @@ impl Inner {
         if self.lookup.settings.uses_cache {
             let root = &self.lookup.root;
             let is_followed = root.follow(exchange.started, Patience::Cached).is_ok();
-            let path = exchange.path;
+            let path = name(exchange);
             let cached = self.shared.cache.borrow().look_up(self.instance, path, exchange.started);
             match cached {
                 Cached::Fresh(entry) if is_followed && entry.generation == root.generation() => {
@@ -257,17 +255,17 @@ impl Inner {
                 Cached::Nothing => {}
             }
         }
-        let mut located = self.lookup.locate(exchange.path, Patience::Cached);
+        let mut located = self.lookup.locate(name(exchange), Patience::Cached);
         if located.as_ref().is_err_and(descriptors::is_exhaustion) {
             descriptors::are_lacking();
             if self.shared.spare_descriptors() > 0 {
-                located = self.lookup.locate(exchange.path, Patience::Cached);
+                located = self.lookup.locate(name(exchange), Patience::Cached);
             }
         }
         match located {
             Ok(located) => self.proceed(located, old, exchange, false),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.locate_later(old, exchange),
-            Err(error) => Reply::Ready(self.failed(exchange.path, &error)),
+            Err(error) => Reply::Ready(self.failed(name(exchange), &error)),
         }
     }
 
@@ -281,21 +279,21 @@ impl Inner {
 
     /// A request with a method that files do not answer, but a script that stands for the path may.
     fn serve_program(self: &Rc<Self>, exchange: &mut Exchange<'_>) -> Reply {
-        match self.lookup.locate(exchange.path, Patience::Cached) {
+        match self.lookup.locate(name(exchange), Patience::Cached) {
             Ok(located) => self.program(&located.found, exchange),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let inner = self.clone();
                 exchange.prepare_after(
                     Need::Decision,
-                    self.locate_in_pool(exchange.path),
+                    self.locate_in_pool(name(exchange)),
                     move |located, exchange| match located {
                         Some(Ok(located)) => inner.program(&located.found, exchange),
-                        Some(Err(error)) => Reply::Ready(inner.failed(exchange.path, &error)),
+                        Some(Err(error)) => Reply::Ready(inner.failed(name(exchange), &error)),
                         None => Reply::Ready(overloaded()),
                     },
                 )
             }
-            Err(error) => Reply::Ready(self.failed(exchange.path, &error)),
+            Err(error) => Reply::Ready(self.failed(name(exchange), &error)),
         }
     }
 
@@ -303,7 +301,7 @@ impl Inner {
         if let Found::Route(name) = found {
             return exchange.hand_on_to(name);
         }
-        if let Some(path) = self.other_path(found, exchange.path) {
+        if let Some(path) = self.other_path(found, name(exchange)) {
             return exchange.hand_on(&path, |_, exchange| Reply::Ready(not_allowed(exchange)));
         }
         if matches!(found, Found::NeedsSlash) && exchange.method != Method::Options {
@@ -321,9 +319,9 @@ impl Inner {
     /// An answer for which the disk is waited for.
     fn locate_later(self: &Rc<Self>, old: Option<Rc<FileEntry>>, exchange: &mut Exchange<'_>) -> Reply {
         let inner = self.clone();
-        exchange.answer_after(self.locate_in_pool(exchange.path), move |located, exchange| match located {
+        exchange.answer_after(self.locate_in_pool(name(exchange)), move |located, exchange| match located {
             Some(Ok(located)) => inner.proceed(located, old, exchange, true),
-            Some(Err(error)) => Reply::Ready(inner.failed(exchange.path, &error)),
+            Some(Err(error)) => Reply::Ready(inner.failed(name(exchange), &error)),
             None => Reply::Ready(overloaded()),
         })
     }
@@ -350,9 +348,9 @@ impl Inner {
             return self.answer(old, exchange);
         }
         if old.is_some() {
-            self.shared.cache.borrow_mut().remove(self.instance, exchange.path);
+            self.shared.cache.borrow_mut().remove(self.instance, name(exchange));
         }
-        if let Some(path) = self.other_path(&found, exchange.path) {
+        if let Some(path) = self.other_path(&found, name(exchange)) {
             let inner = self.clone();
             return exchange.hand_on(&path, move |MayStore(may_store), exchange| {
                 inner.send(Located { found, depends, why, generation }, may_store, has_waited, exchange)
@@ -405,11 +403,11 @@ impl Inner {
                 let reading = Reading { has_waited: true, ..reading };
                 exchange.answer_after(done(job), move |contents, exchange| match contents {
                     Some(Ok(contents)) => inner.store(contents, &reading, exchange),
-                    Some(Err((_, error))) => Reply::Ready(inner.failed(exchange.path, &error)),
+                    Some(Err((_, error))) => Reply::Ready(inner.failed(name(exchange), &error)),
                     None => Reply::Ready(overloaded()),
                 })
             }
-            Err((_, error)) => Reply::Ready(self.failed(exchange.path, &error)),
+            Err((_, error)) => Reply::Ready(self.failed(name(exchange), &error)),
         }
     }
 
@@ -419,18 +417,19 @@ impl Inner {
         let entry = Rc::new(self.maker.entry(&self.lookup, place, contents, exchange.started));
         if *may_store {
             let (cache, root) = (&self.shared.cache, &self.lookup.root);
-            let is_new_watch = cache.borrow_mut().insert(self.instance, exchange.path, &entry, root, depends);
+            let is_new_watch =
+                cache.borrow_mut().insert(self.instance, name(exchange), &entry, root, depends);
             // What changed between reading and watching nobody has told, or nobody was there yet to be told:
             // look once more.
             if (is_new_watch || *has_waited) && !self.is_still(&entry, exchange) {
-                cache.borrow_mut().remove(self.instance, exchange.path);
+                cache.borrow_mut().remove(self.instance, name(exchange));
             }
         }
         self.answer(&entry, exchange)
     }
 
     fn is_still(&self, entry: &FileEntry, exchange: &Exchange<'_>) -> bool {
-        match self.lookup.locate(exchange.path, Patience::Cached) {
+        match self.lookup.locate(name(exchange), Patience::Cached) {
             Ok(Located { mut found, .. }) => {
                 self.lookup.leave_out_programs(&mut found, exchange);
                 matches!(&found, Found::File(file) if entry::metas_of(file) == entry.metas)
@@ -456,6 +455,9 @@ impl Inner {
         // What was looked at last decided.
         let last = looked_at.last().map(|path| String::from_utf8_lossy(path)).unwrap_or_default();
         match why {
+            Why::Nameless => {
+                answer::refused(exchange, status, "the path holds an encoded slash, which no file name does")
+            }
             Why::Missing => answer::refused(exchange, status, format_args!("{root}/{last} does not exist")),
             Why::Try => {
                 answer::refused(exchange, status, format_args!("nothing that `try` names is below {root}"))

@@ -118,9 +118,13 @@ impl Consulted {
         for (name, value) in trace.iter().flat_map(|trace| trace.own_fields()) {
             append_field(&mut out, name, &value).ok()?;
         }
-        // The path that routes are chosen by, and not one of its spellings.
+        // The path that routes are chosen by, and not one of its spellings. A `%2F` stays one: who decides may take it either way.
         let query = exchange.query.map(|query| format!("?{query}")).unwrap_or_default();
-        let uri = format!("{}{query}", encode_path(exchange.path));
+        let path = match exchange.has_ambiguous_path() {
+            true => exchange.path_asked_for(),
+            false => encode_path(exchange.path),
+        };
+        let uri = format!("{path}{query}");
         let url = format!("{}://{}{uri}", exchange.scheme, exchange.authority);
         for (name, value) in [
             ("X-Forwarded-Method", exchange.method_token),

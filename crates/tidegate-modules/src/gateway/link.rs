@@ -20,6 +20,7 @@ use tidegate_client::{PeerTls, Pool, PoolLimits};
 use tidegate_config::settings::gateway::{Destination, Gateway};
 use tidegate_config::settings::{self, HostPattern, UserSource};
 use tidegate_core::site::account_of;
+use tidegate_core::{Exchange, Response, answer};
 use tidegate_io::connect::Address;
 use tidegate_stats::series::Phase;
 use tidegate_stats::{Elapsed, PartTimes, Timed, Worker as Stats};
@@ -121,6 +122,14 @@ impl Shared {
 /// `None`: too many others are timed.
 type MemberTimes = Option<Arc<PartTimes>>;
 
+/// The answer to a path with a `%2F` that is not for the application.
+#[cold]
+pub(super) fn encoded_slash(exchange: &Exchange<'_>) -> Response {
+    let response = answer::encoded_slash(exchange);
+    answer::remedy(|| "to pass such paths on, write `encoded-slashes` in its block".to_owned());
+    response
+}
+
 /// A route's way to its application.
 pub struct Link {
     /// Who gets a request.
@@ -137,6 +146,8 @@ pub struct Link {
     pub sendfile: Sendfile,
     /// Fields that clients may send although only proxies do, in small letters.
     pub passed_fields: Vec<String>,
+    /// The application gets a path with `%2F`, as it was sent.
+    pub passes_encoded_slashes: bool,
     /// What the workers' applications share.
     pub shared: Rc<Shared>,
     /// Cookies that are this server's own, and nothing for applications.
@@ -211,6 +222,7 @@ impl Link {
             request_buffer: usize::try_from(settings.request_buffer).unwrap_or(usize::MAX),
             sendfile: Sendfile::new(&settings.sendfile)?,
             passed_fields: settings.passed_fields.clone(),
+            passes_encoded_slashes: settings.passes_encoded_slashes,
             shared: shared.clone(),
             own_cookies: shared.own_cookies.borrow().clone(),
             account: hasher.hash_one(&settings.to).max(1),

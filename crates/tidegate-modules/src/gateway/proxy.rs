@@ -6,7 +6,7 @@
 use super::about::About;
 use super::call::{Call, Dialect};
 use super::fields::{self, Present, RequestTrailers};
-use super::link::{Link, Shared};
+use super::link::{Link, Shared, encoded_slash};
 use super::multiplexed::{self, Multiplexed};
 use super::redirects::Redirects;
 use super::upload::{Framing, Upload};
@@ -26,7 +26,7 @@ use tidegate_core::trace::REQUEST_ID;
 use tidegate_core::trace_context;
 use tidegate_core::{Exchange, Handler, Pass, Reply, answer, buffer_pool};
 use tidegate_http::field::is_token;
-use tidegate_http::path::{behind_prefix, encode_path, without_dot_segments};
+use tidegate_http::path::{behind_prefix, encode_path};
 use tidegate_http::words::eq_ignore_case;
 use tidegate_http::{FieldLines, Fields, IpText, Method, Status, Version, ip_text};
 use tidegate_io::socket::Peer;
@@ -97,43 +97,17 @@ impl Proxy {
 
     /// Path and query for the backend.
     fn target<'e>(&self, exchange: &Exchange<'e>) -> Cow<'e, str> {
-        let of_rules;
-        let raw = match exchange.is_rewritten() {
-            true => {
-                of_rules = encode_path(exchange.path);
-                of_rules.as_str()
-            }
-            false if exchange.query.is_none() && exchange.target.starts_with('/') => exchange.target,
-            false => path_as_sent(exchange.target),
-        };
-        let is_as_sent = !exchange.is_rewritten()
-            && self.base.is_empty()
-            && self.strip_prefix.is_none()
-            && exchange.target.starts_with('/');
-        // A path that is found as it was sent is in order.
-        if is_as_sent && (raw.as_bytes() == exchange.path || !has_dot_segment(raw)) {
-            debug_assert!(!has_dot_segment(raw), "invariant: {raw} has been resolved");
-            return Cow::Borrowed(exchange.target);
+        let resolved = exchange.resolved_target();
+        if self.base.is_empty() && self.strip_prefix.is_none() {
+            return resolved;
         }
-        let mut out = String::with_capacity(exchange.target.len() + self.base.len() + 1);
-        out.push_str(&self.base);
-        // Dot segments are resolved: what was decided about a path holds for what the backend sees.
-        let encoded;
-        let mut path = if has_dot_segment(raw) {
-            encoded = match exchange.has_encoded_slash() {
-                true => without_dot_segments(raw),
-                false => encode_path(exchange.path),
-            };
-            encoded.as_str()
-        } else {
-            raw
-        };
+        let mut path = resolved.split('?').next().unwrap_or_default();
         let stripped;
         if let Some(prefix) = &self.strip_prefix {
             match below(path, prefix).or_else(|| behind_prefix(path, prefix)) {
                 Some(rest) => path = rest,
                 // As sent, there is no such prefix: nothing is cut off.
-                None if exchange.has_encoded_slash() => {}
+                None if exchange.has_ambiguous_path() => {}
                 // Written otherwise by the client, perhaps.
                 None => {
                     let rest = exchange.path.strip_prefix(prefix.as_bytes());
@@ -144,6 +118,8 @@ impl Proxy {
                 }
             }
         }
+        let mut out = String::with_capacity(resolved.len() + self.base.len() + 1);
+        out.push_str(&self.base);
         if !path.starts_with('/') {
             out.push('/');
         }
@@ -343,6 +319,9 @@ impl Handler for Proxy {
         if exchange.method == Method::Trace {
             return Reply::Ready(answer::never_passed_on(&self.allow)); // RFC 9110 section 9.3.8: it tells too much
         }
+        if exchange.has_encoded_slash() && !self.link.passes_encoded_slashes && !exchange.is_rewritten() {
+            return Reply::Ready(encoded_slash(exchange));
+        }
         match forwards(exchange) {
             Ok(Some(0)) => return Reply::Ready(answer::options_of_the_server()), // it is for us
             Ok(_) => {}
@@ -410,6 +389,9 @@ impl Handler for Proxy {
         if let Ok(Some(0)) = forwards(exchange) {
             say("OPTIONS with Max-Forwards 0: answered here".into());
             return Foreseen::Handler;
+        }
+        if exchange.has_encoded_slash() && !self.link.passes_encoded_slashes && !exchange.is_rewritten() {
+            return Foreseen::Handler; // the refusal says why
         }
         let target = self.target(exchange);
         say(format!("proxy {}: {} {target}", self.link.name, exchange.method_token));
@@ -577,35 +559,6 @@ fn put(lines: &mut Vec<u8>, name: &str, value: &[u8]) {
     let _ = append_named(lines, name, value);
 }
 
-/// The path of a request target as sent, without its query.
-fn path_as_sent(target: &str) -> &str {
-    let rooted = match target {
-        target if target.starts_with('/') => target,
-        // Absolute form.
-        target => match target.split_once("://") {
-            Some((_, rest)) => rest.find(['/', '?']).map_or("", |at| &rest[at..]),
-            None => target,
-        },
-    };
-    match rooted.bytes().position(|byte| byte == b'?') {
-        Some(mark) => &rooted[..mark],
-        None => rooted,
-    }
-}
-
-/// Whether a path holds `.` or `..` as a segment, encoded or not.
-fn has_dot_segment(path: &str) -> bool {
-    let begins_so = |pair: &[u8]| matches!(pair, [b'/', b'.' | b'%']);
-    path.as_bytes().windows(2).any(begins_so)
-        && path.split('/').any(|segment| {
-            let bytes = segment.as_bytes();
-            matches!(bytes, [b'.' | b'%', ..]) && {
-                let plain = segment.replace("%2e", ".").replace("%2E", ".");
-                plain == "." || plain == ".."
-            }
-        })
-}
-
 /// What follows a prefix that ends at a slash or at the end.
 fn below<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
     path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -614,19 +567,6 @@ fn below<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paths_as_sent() {
-        for (target, path) in [
-            ("/a%20b?x", "/a%20b"),
-            ("http://host/a?x", "/a"),
-            ("http://host", ""),
-            ("http://host?x", ""),
-            ("/fetch/http://host/", "/fetch/http://host/"),
-        ] {
-            assert_eq!(path_as_sent(target), path, "{target}");
-        }
-    }
 
     #[test]
     fn protocols_to_switch_to() {
@@ -650,18 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn dot_segments() {
-        for (path, has) in [
-            ("/a/b.c/..d/e..", false),
-            ("/a/../b", true),
-            ("/a/%2e%2E", true),
-            ("/.", true),
-            ("/.%2e/", true),
-            ("/...", false),
-            ("/%2fa", false),
-        ] {
-            assert_eq!(has_dot_segment(path), has, "{path}");
-        }
+    fn prefixes_end_at_a_slash() {
         assert_eq!(below("/api/x", "/api"), Some("/x"));
         assert_eq!(below("/api", "/api"), Some(""));
         assert_eq!(below("/apix", "/api"), None);

@@ -140,6 +140,11 @@ impl Finder {
         self.root.as_ref().map_or(&[], |root| root.path().as_os_str().as_bytes())
     }
 
+    /// Whether one script answers for all paths.
+    pub fn is_one_file(&self) -> bool {
+        matches!(self.rule, Rule::File(_))
+    }
+
     /// The script that answers for a decoded, normalised path, or why there is none.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use super::about::About;
 use super::call::{Call, Dialect};
 use super::environment::{self, ServerSide};
 use super::fields::Present;
-use super::link::{Link, Shared};
+use super::link::{Link, Shared, encoded_slash};
 use super::script::{NoScript, Rule, Script, Scripts};
 use super::script_fault::{ScriptFault, fault_of};
 use super::spill::Spilled;
@@ -133,9 +133,12 @@ impl Handler for Scripted {
         if exchange.method == Method::Trace {
             return Reply::Ready(answer::never_passed_on(&self.inner.allow)); // RFC 9110 section 9.3.8: it tells too much
         }
+        if exchange.has_encoded_slash() && !self.inner.takes_encoded_slash(exchange) {
+            return Reply::Ready(encoded_slash(exchange));
+        }
         exchange.ends_with_client();
         exchange.waits_for(self.inner.link.account);
-        match self.inner.scripts.resolve(exchange.path) {
+        match self.inner.scripts.resolve(path_of(exchange)) {
             Ok(Ok(script)) => self.inner.call(&script, exchange),
             Ok(Err(none)) => Reply::Ready(no_script(exchange, &none)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.inner.call_later(exchange),
@@ -154,7 +157,10 @@ impl Handler for Scripted {
             say(format!("{name} {to}: TRACE is not passed on"));
             return Foreseen::Handler;
         }
-        let found = self.inner.scripts.finder().resolve(exchange.path, Patience::Wait, &mut |_| false);
+        if exchange.has_encoded_slash() && !self.inner.takes_encoded_slash(exchange) {
+            return Foreseen::Handler; // the refusal says why
+        }
+        let found = self.inner.scripts.finder().resolve(path_of(exchange), Patience::Wait, &mut |_| false);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match found {
             Ok(Ok(script)) if script.file.is_empty() => {
@@ -191,6 +197,12 @@ impl Handler for Scripted {
             }
         }
     }
+}
+
+/// The path that leads to a script, and is its PATH_INFO. That is decoded and cannot tell a `%2F` from a slash (RFC 3875 section
+/// 4.1.5), so such a path is told by REQUEST_URI alone.
+fn path_of<'e>(exchange: &Exchange<'e>) -> &'e [u8] {
+    if exchange.has_ambiguous_path() { b"" } else { exchange.path }
 }
 
 /// The answer where a path leads to no script that may be run.
@@ -231,6 +243,12 @@ async fn collect(inner: Rc<Inner>, mut body: RequestBody, about: About) -> Resul
 }
 
 impl Inner {
+    /// Whether a path with a `%2F` is for the script: one that the path has not named itself.
+    fn takes_encoded_slash(&self, exchange: &Exchange<'_>) -> bool {
+        self.link.passes_encoded_slashes
+            && (!exchange.has_ambiguous_path() || self.scripts.finder().is_one_file())
+    }
+
     fn call(self: &Rc<Self>, script: &Script<'_>, exchange: &mut Exchange<'_>) -> Reply {
         let Some(body) = exchange.state.body.take() else {
             let upload = Upload::whole(self.encode(script, exchange, None, true)).framed(self.framing());
@@ -264,7 +282,7 @@ impl Inner {
     /// A look-up that has to wait for the disk.
     fn call_later(self: &Rc<Self>, exchange: &mut Exchange<'_>) -> Reply {
         let (inner, finder) = (self.clone(), self.scripts.finder().clone());
-        let path = exchange.path.to_vec();
+        let path = path_of(exchange).to_vec();
         let job = blocking::run(move || {
             let found = finder.resolve(&path, Patience::Wait, &mut |_| false)?;
             Ok::<_, io::Error>(found.map(|script| script.to_owned()))

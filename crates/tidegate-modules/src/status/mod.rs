@@ -336,6 +336,9 @@ const ANOTHER_HOST: &str =
 
 impl Handler for StatusPage {
     fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
+        if exchange.has_ambiguous_path() {
+            return Reply::Ready(answer::encoded_slash(exchange));
+        }
         if self.is_for_another(exchange) {
             return Reply::Ready(answer::refused(exchange, Status::FORBIDDEN, ANOTHER_HOST));
         }

@@ -54,9 +54,17 @@ pub enum RequestError {
     /// The method is longer than any that exists.
     #[error("the method is too long")]
     MethodTooLong,
-    /// The target holds a byte that must be encoded, or its form does not suit the method.
-    #[error("invalid request target")]
-    InvalidTarget,
+    /// The target holds a byte that has to be encoded.
+    #[error("the request target holds {} at position {at}, which has to be percent-encoded", byte_name(*.byte))]
+    TargetByte {
+        /// The first one.
+        byte: u8,
+        /// Where it stands, counted from 1.
+        at: usize,
+    },
+    /// The form of the target does not suit the method.
+    #[error("the request target does not begin with a slash, and has no other form that suits the method")]
+    TargetForm,
     /// The target is longer than the limit.
     #[error("the request target is too long")]
     TargetTooLong,
@@ -93,6 +101,11 @@ pub enum RequestError {
     /// `Expect` asks for something else than `100-continue`.
     #[error("unknown expectation")]
     UnknownExpectation,
+}
+
+/// A byte as a log can have it, whatever a client has sent.
+fn byte_name(byte: u8) -> String {
+    if byte.is_ascii_graphic() { format!("`{}`", char::from(byte)) } else { format!("the byte 0x{byte:02X}") }
 }
 
 impl RequestError {
@@ -249,7 +262,7 @@ fn checked_host<'b>(
     }
     // `PRI *` is let through by the request line, so that the preface of HTTP/2 gets an answer of its own.
     if target == "*" && method != "OPTIONS" {
-        return Err(RequestError::InvalidTarget);
+        return Err(RequestError::TargetForm);
     }
     match (authority::of_absolute(target.as_bytes()), host) {
         (None, host) => Ok(host),

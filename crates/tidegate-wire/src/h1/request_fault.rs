@@ -25,7 +25,7 @@ pub(super) fn first_fault(head: &[u8], limits: &HeadLimits) -> Option<RequestErr
     }
     let rest = rest?;
     if !has_form(method, target) {
-        return Some(RequestError::InvalidTarget);
+        return Some(RequestError::TargetForm);
     }
     match version_end(rest, method == b"PRI" && target == b"*") {
         Err(fault) => Some(fault),
@@ -43,9 +43,9 @@ fn check_method(method: &[u8], is_complete: bool) -> Result<(), RequestError> {
 
 /// `target` may be the beginning of one.
 fn check_target(target: &[u8], limit: usize) -> Result<(), RequestError> {
-    match target.iter().take(limit).find(|byte| !is_target(**byte)) {
-        Some(b'\r' | b'\n') => Err(RequestError::MissingVersion),
-        Some(_) => Err(RequestError::InvalidTarget),
+    match target.iter().take(limit).enumerate().find(|(_, byte)| !is_target(**byte)) {
+        Some((_, b'\r' | b'\n')) => Err(RequestError::MissingVersion),
+        Some((before, byte)) => Err(RequestError::TargetByte { byte: *byte, at: before + 1 }),
         None if target.len() > limit => Err(RequestError::TargetTooLong),
         None => Ok(()),
     }

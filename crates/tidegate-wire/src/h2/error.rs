@@ -292,7 +292,7 @@ pub enum Malformed {
     #[error("invalid :scheme")]
     Scheme,
     /// Empty, of a wrong form, or with a byte that must be encoded.
-    #[error("invalid :path")]
+    #[error(":path does not begin with a slash, or holds a byte that has to be percent-encoded")]
     Path,
     /// Neither `:authority` nor `host`.
     #[error("no authority")]

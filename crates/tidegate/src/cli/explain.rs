@@ -30,6 +30,7 @@ use tidegate_core::explain::{Asked, Known, Notes, refusal};
 use tidegate_core::tls::{TlsFiles, TlsStore, key_of};
 use tidegate_core::{Exchange, Reply, RequestState, Response};
 use tidegate_http::field::is_token;
+use tidegate_http::target::origin_form;
 use tidegate_http::{Authority, Field, Fields, Method, Target, Version};
 use tidegate_io::runtime::{self, Runtime};
 use tidegate_io::socket::Peer;
@@ -227,10 +228,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         .map_err(|error| anyhow!("{error}"))?;
     become_the_user(&settings)?;
     let is_secure = settings.listeners.get(listener).is_some_and(|listener| listener.tls.is_some());
+    let origin = origin_form(url);
     let exchange = Exchange {
         method,
         method_token,
-        target: target_of(url),
+        target: &origin,
         path: b"/",
         query: target.query(),
         scheme: if is_secure { "https" } else { "http" },
@@ -284,14 +286,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// Whether a word is the name of a method, and no host.
 fn is_method(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase())
-}
-
-/// The request target as a client sends it to the server itself.
-fn target_of(url: &str) -> &str {
-    match url.split_once("://") {
-        Some((_, rest)) if !url.starts_with('/') => rest.find('/').map_or("/", |at| &rest[at..]),
-        _ => url,
-    }
 }
 
 /// The server processes read files as a user of their own, and so does this from here on.
@@ -404,10 +398,7 @@ fn authority_and_fields(
 /// The head of the request, as a client would send it.
 fn head_of(method: &str, url: &str, fields: &[(String, String)]) -> Vec<u8> {
     let lines: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let target = target_of(url);
-    // A URL may have a query and no path.
-    let slash = if target.starts_with('?') { "/" } else { "" };
-    format!("{method} {slash}{target} HTTP/1.1\r\n{lines}\r\n").into_bytes()
+    format!("{method} {} HTTP/1.1\r\n{lines}\r\n", origin_form(url)).into_bytes()
 }
 
 /// What keeps a client of this scheme from asking this listener at all.

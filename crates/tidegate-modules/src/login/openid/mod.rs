@@ -106,7 +106,7 @@ impl OpenidGate {
 impl Gate for OpenidGate {
     fn check(&self, exchange: &mut Exchange<'_>) -> Verdict {
         let terms = &self.0;
-        let is_at = |path: &str| exchange.path == path.as_bytes();
+        let is_at = |path: &str| exchange.path == path.as_bytes() && !exchange.has_ambiguous_path();
         if is_at(&terms.settings().callback) {
             return terms.comes_back(exchange);
         }
