@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tidegate_config::settings::Settings;
 use tidegate_http::HttpDate;
 use tidegate_io::Wheel;
-use tidegate_io::clock::{monotonic_ns, thread_cpu_ns, wall_seconds};
+use tidegate_io::clock::{begin_step, recent_ns, thread_cpu_ns, wall_seconds};
 use tidegate_stats::{ListenerCounts, ListenerNumber, Worker as Stats};
 use tidegate_wire::h1::HeadLimits;
 use tidegate_wire::h2::Section;
@@ -126,7 +126,7 @@ impl Ctx {
 
     /// Seconds that never run backwards, modulo 2^32.
     pub(crate) fn second(&self) -> u32 {
-        (monotonic_ns() / 1_000_000_000) as u32
+        (recent_ns() / 1_000_000_000) as u32
     }
 
     /// Whether anybody is told of a request that ends, whose log is this.
@@ -138,7 +138,7 @@ impl Ctx {
     /// Copies what is told of a request at its end, where anybody is told: also the operator who asks what it waits for. What waits
     /// for its answer may be put off, and come again.
     pub(crate) fn capture(
-        &self,
+        &mut self,
         entry: &AccessRecord<'_>,
         log: Option<Sink>,
         waits: bool,
@@ -147,7 +147,9 @@ impl Ctx {
         is_told.then(|| self.log.capture(entry, log))
     }
 
+    /// Begins a turn of the worker.
     pub(crate) fn tick(&mut self) {
+        begin_step();
         let now = wall_seconds();
         if now != self.now {
             self.now = now;

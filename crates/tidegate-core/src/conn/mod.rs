@@ -45,8 +45,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use tidegate_config::settings::RequestLimits;
 use tidegate_http::{Method, Version};
-use tidegate_io::Key;
 use tidegate_io::socket::{Peer, Received, Stream};
+use tidegate_io::{Key, clock};
 use tidegate_stats::ListenerNumber;
 use tidegate_stats::series::{RequestKind, SeriesId};
 use tidegate_wire::h1::HeadScanner;
@@ -398,6 +398,7 @@ impl Connection {
     /// Runs until it has to wait.
     #[inline]
     pub fn drive(&mut self, key: Key, cx: &mut Ctx) -> Next {
+        clock::begin_step();
         self.batch.borrow_memory(&mut cx.batch_memory);
         let next = self.take_turn(key, cx);
         self.batch.return_memory(&mut cx.batch_memory);
@@ -406,6 +407,7 @@ impl Connection {
 
     /// Its deadline has passed.
     pub fn on_timer(&mut self, key: Key, cx: &mut Ctx) -> Next {
+        clock::begin_step();
         self.batch.borrow_memory(&mut cx.batch_memory);
         let next = self.time_out(key, cx);
         if self.transport.resets_on_close() || self.flush_batch().is_err() {
