@@ -2,7 +2,9 @@
 
 use crate::admission::{Admission, Shared};
 use crate::batch::BatchMemory;
+use crate::box_pool::BoxPool;
 use crate::busiest::Busiest;
+use crate::conn::Work;
 use crate::crowd::Share;
 use crate::engine::Engine;
 use crate::log::{AccessBuffers, AccessRecord, Record, Sink};
@@ -74,6 +76,8 @@ pub struct Ctx {
     pub(crate) section: Option<Box<Section>>,
     /// Lent to whichever connection runs.
     pub(crate) batch_memory: BatchMemory,
+    /// For requests that wait.
+    pub(crate) works: BoxPool<Work>,
 }
 
 impl Ctx {
@@ -115,6 +119,7 @@ impl Ctx {
             path_buffer: Vec::new(),
             section: None,
             batch_memory: BatchMemory::with_capacity(READ_BUFFER),
+            works: BoxPool::new(),
         }
     }
 

@@ -154,7 +154,7 @@ impl Protocol {
 }
 
 /// A request that could not be finished at once.
-struct Work {
+pub(crate) struct Work {
     request: Request,
     /// `None` when only the rest of the content is still to be read and dropped.
     output: Option<Output>,
@@ -203,6 +203,16 @@ fn is_https(scheme: &str) -> bool {
 }
 
 impl Work {
+    /// Lets go of all that it holds, and gives back what is left of it.
+    fn recycle(mut self: Box<Self>, cx: &mut Ctx) {
+        let Work { request: _, output, incoming, interim, record, held } = &mut *self;
+        (*output, *incoming, *interim, *held) = (None, None, None, None);
+        if let Some(record) = record.take() {
+            cx.log.take_back(record);
+        }
+        cx.works.give_back(self);
+    }
+
     /// Bytes.
     fn held(&self) -> usize {
         size_of::<Work>()

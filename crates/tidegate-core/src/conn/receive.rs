@@ -276,7 +276,7 @@ impl Connection {
         // Content that has come with its head may be what is waited for.
         output.framing.was_asked = output.is_awaited() && incoming.is_none();
         let output = Some(output);
-        self.work = Some(Box::new(Work { request, output, incoming, interim, record, held }));
+        self.work = Some(cx.works.boxed(Work { request, output, incoming, interim, record, held }));
         self.flush_batch()?; // from here on the request is not lost where that fails
         match ready {
             Some(response) => self.respond(cx, response),
@@ -373,7 +373,7 @@ impl Connection {
             let record = cx.capture(entry, sink, false);
             let incoming = output.take_tunnel().map(|sink| Box::new(Incoming::Tunnel(sink)));
             let (output, interim) = (Some(output), None);
-            self.work = Some(Box::new(Work { request, output, incoming, interim, record, held }));
+            self.work = Some(cx.works.boxed(Work { request, output, incoming, interim, record, held }));
         }
         Ok(())
     }

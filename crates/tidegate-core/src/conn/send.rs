@@ -662,8 +662,8 @@ impl Connection {
         let is_receiving = self.is_receiving();
         if !is_receiving || !self.keep_alive {
             self.unread |= is_receiving;
-            if let Some(record) = self.work.take().and_then(|work| work.record) {
-                cx.log.take_back(record);
+            if let Some(work) = self.work.take() {
+                work.recycle(cx);
             }
             self.end_if_idle_ends(cx);
         }

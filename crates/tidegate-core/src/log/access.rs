@@ -3,6 +3,7 @@
 use super::pattern::{self, push_fraction};
 use super::record;
 use super::{Sink, Writer, push_escaped, push_json_escaped};
+use crate::box_pool::BoxPool;
 use crate::client_names::ClientNames;
 use crate::trace::{Asked, Trace};
 use crate::user::Identity;
@@ -101,10 +102,7 @@ impl EntryFields<'_> {
     }
 }
 
-/// Records of requests before that a worker keeps, empty, for the next ones.
-const SPARE: usize = 48;
-
-/// Bytes of text that each of them has room for at most: more than most request lines with a user agent.
+/// Bytes of text that a record has room for at most that is used again: more than most request lines with a user agent.
 const SPARE_TEXT: usize = 512;
 
 /// An [`AccessRecord`] that outlives its request's buffer: for responses that do not finish at once.
@@ -219,8 +217,7 @@ pub struct AccessBuffers {
     shows_responses: bool,
     times: Times,
     names: Arc<ClientNames>,
-    /// Empty ones.
-    spare: Vec<Box<Record>>,
+    spare: BoxPool<Record>,
 }
 
 struct Buffer {
@@ -272,7 +269,7 @@ impl AccessBuffers {
     /// Without any log yet.
     pub fn new(writer: Arc<Writer>) -> AccessBuffers {
         let (times, names) = (Times::at(0), Arc::default());
-        let (buffers, spare) = (Vec::new(), Vec::new());
+        let (buffers, spare) = (Vec::new(), BoxPool::new());
         AccessBuffers { writer, buffers, shows_responses: false, times, names, spare }
     }
 
@@ -305,7 +302,7 @@ impl AccessBuffers {
 
     /// Copies what the line of a log will need, and whoever else is told.
     pub fn capture(&mut self, entry: &AccessRecord<'_>, sink: Option<Sink>) -> Box<Record> {
-        let mut record = self.spare.pop().unwrap_or_else(|| Box::new(Record::empty()));
+        let mut record = self.spare.take().unwrap_or_else(|| Box::new(Record::empty()));
         let buffer = self.buffers.iter().find(|buffer| Some(buffer.sink) == sink);
         record.fill(entry, sink, buffer.map_or(&AccessFormat::Common, |buffer| &buffer.format));
         record
@@ -313,10 +310,8 @@ impl AccessBuffers {
 
     /// Takes a record back whose request has ended, for the next one.
     pub fn take_back(&mut self, mut record: Box<Record>) {
-        if self.spare.len() < SPARE {
-            record.clear();
-            self.spare.push(record);
-        }
+        record.clear();
+        self.spare.give_back(record);
     }
 
     /// Takes the time for the lines to come, and sends on what has waited.
