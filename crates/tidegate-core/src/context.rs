@@ -2,7 +2,9 @@
 
 use crate::admission::{Admission, Shared};
 use crate::batch::BatchMemory;
+use crate::box_pool::BoxPool;
 use crate::busiest::Busiest;
+use crate::conn::Work;
 use crate::crowd::Share;
 use crate::engine::Engine;
 use crate::log::{AccessBuffers, AccessRecord, Record, Sink};
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use tidegate_config::settings::Settings;
 use tidegate_http::HttpDate;
 use tidegate_io::Wheel;
-use tidegate_io::clock::{monotonic_ns, thread_cpu_ns, wall_seconds};
+use tidegate_io::clock::{begin_step, recent_ns, thread_cpu_ns, wall_seconds};
 use tidegate_stats::{ListenerCounts, ListenerNumber, Worker as Stats};
 use tidegate_wire::h1::HeadLimits;
 use tidegate_wire::h2::Section;
@@ -74,6 +76,8 @@ pub struct Ctx {
     pub(crate) section: Option<Box<Section>>,
     /// Lent to whichever connection runs.
     pub(crate) batch_memory: BatchMemory,
+    /// For requests that wait.
+    pub(crate) works: BoxPool<Work>,
 }
 
 impl Ctx {
@@ -115,6 +119,7 @@ impl Ctx {
             path_buffer: Vec::new(),
             section: None,
             batch_memory: BatchMemory::with_capacity(READ_BUFFER),
+            works: BoxPool::new(),
         }
     }
 
@@ -126,7 +131,7 @@ impl Ctx {
 
     /// Seconds that never run backwards, modulo 2^32.
     pub(crate) fn second(&self) -> u32 {
-        (monotonic_ns() / 1_000_000_000) as u32
+        (recent_ns() / 1_000_000_000) as u32
     }
 
     /// Whether anybody is told of a request that ends, whose log is this.
@@ -138,7 +143,7 @@ impl Ctx {
     /// Copies what is told of a request at its end, where anybody is told: also the operator who asks what it waits for. What waits
     /// for its answer may be put off, and come again.
     pub(crate) fn capture(
-        &self,
+        &mut self,
         entry: &AccessRecord<'_>,
         log: Option<Sink>,
         waits: bool,
@@ -147,7 +152,9 @@ impl Ctx {
         is_told.then(|| self.log.capture(entry, log))
     }
 
+    /// Begins a turn of the worker.
     pub(crate) fn tick(&mut self) {
+        begin_step();
         let now = wall_seconds();
         if now != self.now {
             self.now = now;

@@ -12,6 +12,7 @@ pub mod apart;
 mod batch;
 pub mod body;
 pub mod body_stream;
+mod box_pool;
 pub mod buffer_pool;
 mod busiest;
 mod client_head;

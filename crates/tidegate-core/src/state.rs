@@ -159,26 +159,33 @@ impl RequestState {
 
     /// The same for another request, without content.
     pub(crate) fn copy(&self, signals: Signals) -> RequestState {
-        RequestState { matched: self.matched.clone(), ..self.copy_for(signals, self.asked.clone()) }
+        RequestState {
+            site: self.site.clone(),
+            route: self.route,
+            encoded_slash: self.encoded_slash,
+            matched: self.matched.clone(),
+            asked: self.asked.clone(),
+            ..self.passed_on().into_state(signals)
+        }
     }
 
-    /// The same for a request that this one, or the one before it, has led to: its path is another one.
+    /// What goes on to a request that this one, or the one before it, leads to.
     #[inline]
-    pub(crate) fn copy_for(&self, signals: Signals, asked: Option<ClientHead>) -> RequestState {
+    pub(crate) fn passed_on(&self) -> PassedOn {
         let _ = self.trace();
         let RequestState {
             remote,
             tls,
             body: _,
             refused: _,
-            site,
-            route,
+            site: _,
+            route: _,
             has_route,
             hops,
             counted,
             holds,
             identity,
-            encoded_slash,
+            encoded_slash: _,
             rehearsed,
             matched: _,
             is_rewritten,
@@ -186,25 +193,63 @@ impl RequestState {
             trace,
             signals: _,
         } = self;
-        RequestState {
+        PassedOn {
             remote: *remote,
             tls: tls.clone(),
-            body: None,
-            refused: None,
-            site: site.clone(),
-            route: *route,
             has_route: *has_route,
             hops: *hops,
             counted: SmallVec::from_slice(counted),
             holds: holds.clone(),
             identity: identity.clone(),
-            encoded_slash: *encoded_slash,
             rehearsed: rehearsed.clone(),
-            matched: None,
             is_rewritten: *is_rewritten,
-            asked,
-            trace: trace.clone(),
+            trace: trace.get().cloned(),
+        }
+    }
+}
+
+/// What a request of the server's own has of the one that has led to it, beside its head, its site, its route and its path.
+#[derive(Clone)]
+pub(crate) struct PassedOn {
+    remote: Remote,
+    tls: Option<Arc<Handshake>>,
+    has_route: bool,
+    pub(crate) hops: u8,
+    counted: SmallVec<[usize; 2]>,
+    holds: Option<Rc<Holds>>,
+    identity: Option<Rc<Identity>>,
+    rehearsed: Option<Rc<RehearsedTls>>,
+    is_rewritten: bool,
+    trace: Option<Rc<Trace>>,
+}
+
+impl PassedOn {
+    /// The state that the other request begins with.
+    pub(crate) fn into_state(self, signals: Signals) -> RequestState {
+        let PassedOn {
+            remote,
+            tls,
+            has_route,
+            hops,
+            counted,
+            holds,
+            identity,
+            rehearsed,
+            is_rewritten,
+            trace,
+        } = self;
+        RequestState {
+            tls,
+            has_route,
+            hops,
+            counted,
+            holds,
+            identity,
+            rehearsed,
+            is_rewritten,
+            trace: trace.map(OnceCell::from).unwrap_or_default(),
             signals,
+            ..RequestState::of(remote)
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::reply::Reply;
 use crate::response::Response;
 use crate::signals::Signals;
 use crate::site::{Choice, ReadPath, Site, source};
-use crate::state::RequestState;
+use crate::state::{PassedOn, RequestState};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tidegate_http::{Fields, Method, Status, Version};
@@ -28,6 +28,8 @@ pub struct MayStore(pub bool);
 /// The way to another path of the same site, for an answer that says where the answer is.
 pub struct InternalRedirect {
     site: Rc<Site>,
+    /// The head of the client's request.
+    asked: ClientHead,
     head_only: bool,
     version: Version,
     /// The address that the client has connected to.
@@ -36,7 +38,8 @@ pub struct InternalRedirect {
     is_early: bool,
     now: i64,
     started: u64,
-    state: RequestState,
+    /// Its answer is one of ours: what it asks is nothing to the connection.
+    state: PassedOn,
 }
 
 impl Exchange<'_> {
@@ -271,9 +274,9 @@ impl InternalRedirect {
     /// From a request to the site. Inlined, so that it is moved once at most.
     #[inline(always)]
     pub(crate) fn of(site: &Rc<Site>, exchange: &Exchange<'_>) -> InternalRedirect {
-        let asked = exchange.state.asked.clone().unwrap_or_else(|| ClientHead::of(exchange));
         InternalRedirect {
             site: site.clone(),
+            asked: exchange.state.asked.clone().unwrap_or_else(|| ClientHead::of(exchange)),
             head_only: exchange.method == Method::Head,
             version: exchange.version,
             local: exchange.local(),
@@ -281,8 +284,7 @@ impl InternalRedirect {
             is_early: exchange.is_early,
             now: exchange.now,
             started: exchange.started,
-            // Its answer is one of ours: what it asks is nothing to the connection.
-            state: exchange.state.copy_for(Signals::default(), Some(asked)),
+            state: exchange.state.passed_on(),
         }
     }
 
@@ -310,8 +312,7 @@ impl InternalRedirect {
             return Reply::Ready(answer::error(error.status()));
         }
         // Gates, templates and applications are told what the client has said, and who it is.
-        let asked = self.state.asked.as_ref();
-        let fields = asked.map(ClientHead::fields_for_another).unwrap_or_default();
+        let fields = self.asked.fields_for_another();
         let mut inner = Exchange {
             method: if self.head_only { Method::Head } else { Method::Get },
             method_token: if self.head_only { "HEAD" } else { "GET" },
@@ -319,7 +320,7 @@ impl InternalRedirect {
             path,
             query,
             scheme: self.scheme,
-            authority: asked.map(ClientHead::authority).unwrap_or_default(),
+            authority: self.asked.authority(),
             fields: Fields::new(&fields),
             protocol: None,
             version: self.version,
@@ -329,9 +330,10 @@ impl InternalRedirect {
             local: self.local.map(|local| Local(LocalSource::Known(local))).unwrap_or_default(),
             state: RequestState {
                 site: Some(self.site.clone()),
+                asked: Some(self.asked.clone()),
                 hops: self.state.hops.saturating_add(1),
                 encoded_slash,
-                ..self.state.copy(Signals::default())
+                ..self.state.clone().into_state(Signals::default())
             },
         };
         let index = match self.site.route_for(&inner) {

@@ -13,7 +13,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use tidegate_config::settings::{self, Sampling, UpstreamStage};
 use tidegate_http::Fields;
-use tidegate_io::clock::monotonic_ns;
+use tidegate_io::clock::{monotonic_ns, recent_ns};
 use tidegate_io::connect::Address;
 use tidegate_stats::series::Phase;
 
@@ -25,8 +25,8 @@ const ID_MAX: usize = 128;
 const ID_BYTES: usize = 16;
 /// Ids made of the random bytes of one call.
 const IDS_AT_ONCE: usize = 32;
-/// Traces of requests before that a thread keeps for the next ones.
-const SPARE: usize = 16;
+/// Traces of requests before that a thread keeps for the next ones: of as many as may wait at once most often.
+const SPARE: usize = 64;
 /// Members that are told of: more are not tried for one request.
 const TRIES_MAX: usize = 16;
 
@@ -259,7 +259,7 @@ impl Trace {
 
     /// It is done with, whatever came of it.
     pub fn end_try(&self) {
-        self.mark(|last| last.ended = monotonic_ns());
+        self.mark(|last| last.ended = recent_ns());
     }
 
     fn mark(&self, set: impl FnOnce(&mut Try)) {

@@ -3,6 +3,7 @@
 //! A task may do anything while it is polled or dropped: wake any task, itself included, spawn others, end the executor.
 //! Therefore nothing here is borrowed while code of a task runs. The cells are private, and no borrow leaves a function.
 
+use crate::clock;
 use crate::runtime::LocalFuture;
 use crate::slab::{Key, Slab};
 use std::cell::{Cell, RefCell};
@@ -84,6 +85,7 @@ impl Tasks {
         self.woken.swap(&mut turn);
         for key in turn.drain(..) {
             let Some(mut future) = self.take(key) else { continue };
+            clock::begin_step();
             let is_done = future.as_mut().poll(&mut Context::from_waker(&waker(key))).is_ready();
             if is_done || self.has_ended.get() {
                 let removed = self.slab.borrow_mut().remove(key);

@@ -23,7 +23,7 @@ use crate::trace::Trace;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tidegate_io::LocalFuture;
-use tidegate_io::clock::monotonic_ns;
+use tidegate_io::clock::{monotonic_ns, step_ns};
 use tidegate_io::socket::Peer;
 use tidegate_stats::series::{Phase, SeriesId};
 use tidegate_stats::{Elapsed, QueueRefusal};
@@ -140,6 +140,7 @@ struct Queued {
 }
 
 impl Later {
+    #[inline]
     pub(super) fn new(ledger: &Rc<Ledger>, reply: Reply, account: Account, is_exempt: bool) -> Later {
         let stage = match reply {
             Reply::Ready(response) => {
@@ -159,17 +160,15 @@ impl Later {
     }
 
     /// How long it waits for a place is written down there, where it waits at once: what had to be prepared first has no room for it.
-    pub(crate) fn tracing(mut self, trace: Option<&Rc<Trace>>) -> Later {
+    pub(crate) fn traces(&mut self, trace: Option<&Rc<Trace>>) {
         if let Stage::Running { place: Place::Queued(queued), .. } = &mut self.stage {
             queued.trace = trace.cloned();
         }
-        self
     }
 
-    /// With what a handler may still say of the request when it has waited.
-    pub(crate) fn hearing(mut self, signals: Option<Rc<SharedSignals>>) -> Later {
+    /// Hears what a handler may still say of the request when it has waited.
+    pub(crate) fn hears(&mut self, signals: Option<Rc<SharedSignals>>) {
         self.signals = signals;
-        self
     }
 
     /// Whether a handler has said, since it waited, that the answer is worth nothing once the client has gone.
@@ -262,7 +261,7 @@ impl Later {
             match outcome {
                 Err(why) => *place = Place::Refused(why),
                 Ok(()) => {
-                    let waited = monotonic_ns().saturating_sub(turn.since());
+                    let waited = step_ns().saturating_sub(turn.since());
                     let elapsed = Elapsed::nanos(waited);
                     self.ledger.stats.queue_delay.record_elapsed(elapsed);
                     self.ledger.stats.series.took(self.account.series, Phase::Queue, elapsed);

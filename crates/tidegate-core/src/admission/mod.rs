@@ -448,6 +448,7 @@ impl Admission {
     }
 
     /// A reply that waits for something. `is_exempt`: it needs no place among those in flight.
+    #[inline]
     pub fn later(&self, reply: Reply, account: Account, is_exempt: bool) -> Later {
         Later::new(&self.ledger, reply, account, is_exempt)
     }

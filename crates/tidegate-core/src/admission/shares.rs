@@ -341,10 +341,11 @@ impl<const N: usize, W> Shares<N, W> {
         match self.sharing {
             Sharing::Open => holds_nothing || within(free),
             Sharing::Among if free == 0 => false,
+            Sharing::Among if within(free - u32::from(self.idle > 0)) => true,
             Sharing::Among => {
                 let is_member = claim.first().is_some_and(|key| self.members.contains(&key.party));
                 let is_alone = self.members.len() <= usize::from(is_member);
-                is_alone || (is_member && holds_nothing) || within(free - u32::from(self.idle > 0))
+                is_alone || (is_member && holds_nothing)
             }
         }
     }

@@ -45,8 +45,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use tidegate_config::settings::RequestLimits;
 use tidegate_http::{Method, Version};
-use tidegate_io::Key;
 use tidegate_io::socket::{Peer, Received, Stream};
+use tidegate_io::{Key, clock};
 use tidegate_stats::ListenerNumber;
 use tidegate_stats::series::{RequestKind, SeriesId};
 use tidegate_wire::h1::HeadScanner;
@@ -154,7 +154,7 @@ impl Protocol {
 }
 
 /// A request that could not be finished at once.
-struct Work {
+pub(crate) struct Work {
     request: Request,
     /// `None` when only the rest of the content is still to be read and dropped.
     output: Option<Output>,
@@ -203,6 +203,16 @@ fn is_https(scheme: &str) -> bool {
 }
 
 impl Work {
+    /// Lets go of all that it holds, and gives back what is left of it.
+    fn recycle(mut self: Box<Self>, cx: &mut Ctx) {
+        let Work { request: _, output, incoming, interim, record, held } = &mut *self;
+        (*output, *incoming, *interim, *held) = (None, None, None, None);
+        if let Some(record) = record.take() {
+            cx.log.take_back(record);
+        }
+        cx.works.give_back(self);
+    }
+
     /// Bytes.
     fn held(&self) -> usize {
         size_of::<Work>()
@@ -398,6 +408,7 @@ impl Connection {
     /// Runs until it has to wait.
     #[inline]
     pub fn drive(&mut self, key: Key, cx: &mut Ctx) -> Next {
+        clock::begin_step();
         self.batch.borrow_memory(&mut cx.batch_memory);
         let next = self.take_turn(key, cx);
         self.batch.return_memory(&mut cx.batch_memory);
@@ -406,6 +417,7 @@ impl Connection {
 
     /// Its deadline has passed.
     pub fn on_timer(&mut self, key: Key, cx: &mut Ctx) -> Next {
+        clock::begin_step();
         self.batch.borrow_memory(&mut cx.batch_memory);
         let next = self.time_out(key, cx);
         if self.transport.resets_on_close() || self.flush_batch().is_err() {

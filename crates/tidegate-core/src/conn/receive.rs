@@ -19,7 +19,7 @@ use crate::response::Response;
 use std::io;
 use std::task::{Context, Poll};
 use tidegate_http::{Fields, Method, Status, Version};
-use tidegate_io::clock::monotonic_ns;
+use tidegate_io::clock::step_ns;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::series::{RequestKind, SeriesId};
 use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner};
@@ -159,7 +159,7 @@ impl Connection {
             ends_with_client: false,
             series: SeriesId::NONE,
             listener: self.listener,
-            started: monotonic_ns(),
+            started: step_ns(),
             received: head.len as u64,
             discard_size: 0,
         };
@@ -243,9 +243,9 @@ impl Connection {
         let ready = match reply {
             Reply::Ready(response) => Some(response),
             waiting => {
-                let waiting =
-                    cx.admission.later(waiting, account, is_exempt).hearing(signals).tracing(trace.as_ref());
-                let waiting = later.insert(waiting);
+                let waiting = later.insert(cx.admission.later(waiting, account, is_exempt));
+                waiting.hears(signals);
+                waiting.traces(trace.as_ref());
                 let polled = waiting.poll(&mut Context::from_waker(&runtime::waker(key)), false);
                 if let Some(interim) = &interim {
                     push_interim(cx, interim, &mut self.batch);
@@ -276,7 +276,7 @@ impl Connection {
         // Content that has come with its head may be what is waited for.
         output.framing.was_asked = output.is_awaited() && incoming.is_none();
         let output = Some(output);
-        self.work = Some(Box::new(Work { request, output, incoming, interim, record, held }));
+        self.work = Some(cx.works.boxed(Work { request, output, incoming, interim, record, held }));
         self.flush_batch()?; // from here on the request is not lost where that fails
         match ready {
             Some(response) => self.respond(cx, response),
@@ -330,7 +330,7 @@ impl Connection {
             ends_with_client: false,
             series: SeriesId::NONE,
             listener: self.listener,
-            started: monotonic_ns(),
+            started: step_ns(),
             received: 0,
             discard_size: 0,
         };
@@ -373,7 +373,7 @@ impl Connection {
             let record = cx.capture(entry, sink, false);
             let incoming = output.take_tunnel().map(|sink| Box::new(Incoming::Tunnel(sink)));
             let (output, interim) = (Some(output), None);
-            self.work = Some(Box::new(Work { request, output, incoming, interim, record, held }));
+            self.work = Some(cx.works.boxed(Work { request, output, incoming, interim, record, held }));
         }
         Ok(())
     }

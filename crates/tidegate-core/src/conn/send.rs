@@ -662,7 +662,9 @@ impl Connection {
         let is_receiving = self.is_receiving();
         if !is_receiving || !self.keep_alive {
             self.unread |= is_receiving;
-            self.work = None;
+            if let Some(work) = self.work.take() {
+                work.recycle(cx);
+            }
             self.end_if_idle_ends(cx);
         }
     }

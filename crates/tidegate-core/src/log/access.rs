@@ -3,10 +3,10 @@
 use super::pattern::{self, push_fraction};
 use super::record;
 use super::{Sink, Writer, push_escaped, push_json_escaped};
+use crate::box_pool::BoxPool;
 use crate::client_names::ClientNames;
 use crate::trace::{Asked, Trace};
 use crate::user::Identity;
-use smallvec::SmallVec;
 use std::io::Write;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -102,12 +102,12 @@ impl EntryFields<'_> {
     }
 }
 
-/// Bytes of text that are kept without memory of their own: most request lines.
-const HEAD: usize = 96;
+/// Bytes of text that a record has room for at most that is used again: more than most request lines with a user agent.
+const SPARE_TEXT: usize = 512;
 
 /// An [`AccessRecord`] that outlives its request's buffer: for responses that do not finish at once.
 pub struct Record {
-    text: SmallVec<[u8; HEAD]>,
+    text: Vec<u8>,
     /// Ends of method, target, authority and referer in `text`.
     ends: [u32; 4],
     client: Peer,
@@ -125,13 +125,28 @@ impl Record {
     /// Bytes of memory.
     pub(crate) fn held(&self) -> usize {
         let fields = self.fields.iter().map(|field| size_of::<KeptField>() + field.0.len() + field.1.len());
-        size_of::<Record>()
-            + if self.text.spilled() { self.text.capacity() } else { 0 }
-            + fields.sum::<usize>()
+        size_of::<Record>() + self.text.capacity() + fields.sum::<usize>()
     }
 
-    /// Copies what the line needs.
-    fn capture(entry: &AccessRecord<'_>, sink: Option<Sink>, format: &AccessFormat) -> Box<Record> {
+    /// Of nothing.
+    fn empty() -> Record {
+        Record {
+            text: Vec::new(),
+            ends: [0; 4],
+            client: Peer::Unix,
+            scheme: "",
+            version: Version::Http11,
+            tls: None,
+            identity: None,
+            trace: None,
+            fields: Box::default(),
+            sink: None,
+        }
+    }
+
+    /// Copies what the line needs. Every field is named, so that nothing is left of another request.
+    fn fill(&mut self, entry: &AccessRecord<'_>, log: Option<Sink>, format: &AccessFormat) {
+        let Record { text, ends, client, scheme, version, tls, identity, trace, fields, sink } = self;
         let parts = [
             entry.method.as_bytes(),
             entry.target.as_bytes(),
@@ -139,37 +154,30 @@ impl Record {
             entry.referer,
             entry.user_agent,
         ];
-        let len = parts.iter().map(|part| part.len()).sum();
-        let mut text = match len {
-            ..=HEAD => SmallVec::from_buf_and_len([0; HEAD], len),
-            _ => SmallVec::from_vec(vec![0; len]),
-        };
-        let (mut ends, mut end) = ([0; 5], 0);
-        for (part, known) in parts.iter().zip(&mut ends) {
-            let begin = end;
-            end += part.len();
-            if let Some(place) = text.get_mut(begin..end).filter(|place| !place.is_empty()) {
-                place.copy_from_slice(part);
-            }
-            *known = end as u32;
+        text.clear();
+        text.reserve(parts.iter().map(|part| part.len()).sum());
+        let mut all = [0; 5];
+        for (part, end) in parts.iter().zip(&mut all) {
+            text.extend_from_slice(part);
+            *end = text.len() as u32;
         }
-        let [ends @ .., _] = ends;
-        let fields = match format {
+        [ends[0], ends[1], ends[2], ends[3], _] = all;
+        (*client, *scheme, *version, *sink) = (entry.client, entry.scheme, entry.version, log);
+        (*tls, *identity, *trace) = (entry.tls.cloned(), entry.identity.cloned(), entry.trace.cloned());
+        *fields = match format {
             AccessFormat::Pattern(parts) => Record::shown(entry, parts),
             _ => Box::default(),
         };
-        Box::new(Record {
-            text,
-            ends,
-            client: entry.client,
-            scheme: entry.scheme,
-            version: entry.version,
-            tls: entry.tls.cloned(),
-            identity: entry.identity.cloned(),
-            trace: entry.trace.cloned(),
-            fields,
-            sink,
-        })
+    }
+
+    /// Lets go of all that it holds.
+    fn clear(&mut self) {
+        if self.text.capacity() > SPARE_TEXT {
+            self.text = Vec::new();
+        }
+        self.text.clear();
+        (self.tls, self.identity, self.trace) = (None, None, None);
+        self.fields = Box::default();
     }
 
     /// The fields that a pattern shows.
@@ -209,6 +217,7 @@ pub struct AccessBuffers {
     shows_responses: bool,
     times: Times,
     names: Arc<ClientNames>,
+    spare: BoxPool<Record>,
 }
 
 struct Buffer {
@@ -260,7 +269,8 @@ impl AccessBuffers {
     /// Without any log yet.
     pub fn new(writer: Arc<Writer>) -> AccessBuffers {
         let (times, names) = (Times::at(0), Arc::default());
-        AccessBuffers { writer, buffers: Vec::new(), shows_responses: false, times, names }
+        let (buffers, spare) = (Vec::new(), BoxPool::new());
+        AccessBuffers { writer, buffers, shows_responses: false, times, names, spare }
     }
 
     /// With what clients are called.
@@ -291,9 +301,17 @@ impl AccessBuffers {
     }
 
     /// Copies what the line of a log will need, and whoever else is told.
-    pub fn capture(&self, entry: &AccessRecord<'_>, sink: Option<Sink>) -> Box<Record> {
+    pub fn capture(&mut self, entry: &AccessRecord<'_>, sink: Option<Sink>) -> Box<Record> {
+        let mut record = self.spare.take().unwrap_or_else(|| Box::new(Record::empty()));
         let buffer = self.buffers.iter().find(|buffer| Some(buffer.sink) == sink);
-        Record::capture(entry, sink, buffer.map_or(&AccessFormat::Common, |buffer| &buffer.format))
+        record.fill(entry, sink, buffer.map_or(&AccessFormat::Common, |buffer| &buffer.format));
+        record
+    }
+
+    /// Takes a record back whose request has ended, for the next one.
+    pub fn take_back(&mut self, mut record: Box<Record>) {
+        record.clear();
+        self.spare.give_back(record);
     }
 
     /// Takes the time for the lines to come, and sends on what has waited.
@@ -536,4 +554,66 @@ fn push_json_tries(out: &mut Vec<u8>, trace: &Trace) {
             push_one(out, asked, "upstream_");
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_http::Field;
+
+    #[test]
+    fn a_record_that_is_used_again_has_nothing_of_the_request_before() {
+        let fields = [Field { name: "X-Secret", value: b"one" }];
+        let trace = Trace::made(Some("id"), "a.test", "/", &[]);
+        let long = "/".repeat(2 * SPARE_TEXT);
+        let first = AccessRecord {
+            client: Peer::Tcp("192.0.2.1:1".parse().unwrap()),
+            scheme: "https",
+            method: "POST",
+            target: &long,
+            authority: "a.test",
+            version: Version::Http2,
+            referer: b"from",
+            user_agent: b"agent",
+            tls: None,
+            identity: None,
+            trace: Some(&trace),
+            fields: EntryFields::All(Fields::new(&fields)),
+        };
+        let second = AccessRecord {
+            client: Peer::Unix,
+            scheme: "http",
+            method: "GET",
+            target: "/b",
+            authority: "b.test",
+            version: Version::Http11,
+            referer: b"",
+            user_agent: b"",
+            trace: None,
+            fields: EntryFields::All(Fields::new(&[])),
+            ..first
+        };
+        let pattern = AccessFormat::Pattern([LogPart::Request("x-secret".to_owned())].into());
+        let mut record = Record::empty();
+        for is_cleared in [true, false] {
+            record.fill(&first, None, &pattern);
+            let entry = record.entry();
+            assert_eq!(
+                (entry.target, entry.referer, entry.user_agent),
+                (&*long, &b"from"[..], &b"agent"[..])
+            );
+            assert_eq!((entry.fields.first("x-secret"), Rc::strong_count(&trace)), (Some(&b"one"[..]), 2));
+            if is_cleared {
+                record.clear();
+                assert!(Rc::strong_count(&trace) == 1 && record.text.capacity() == 0);
+            }
+            record.fill(&second, None, &AccessFormat::Common);
+            let AccessRecord { client, scheme, version, fields, .. } = record.entry();
+            assert_eq!((client, scheme, version), (Peer::Unix, "http", Version::Http11));
+            let entry = record.entry();
+            assert_eq!((entry.method, entry.target, entry.authority), ("GET", "/b", "b.test"));
+            assert!(entry.referer.is_empty() && entry.user_agent.is_empty() && entry.trace.is_none());
+            assert_eq!((fields.first("x-secret"), Rc::strong_count(&trace)), (None, 1));
+        }
+    }
 }

@@ -32,7 +32,7 @@ use tidegate_core::{Body, BodyStream, Chunk, InternalRedirect, Need, Reply, Resp
 use tidegate_http::field::list_elements;
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::LocalFuture;
-use tidegate_io::clock::monotonic_ns;
+use tidegate_io::clock::{monotonic_ns, recent_ns, step_ns};
 use tidegate_io::runtime;
 use tidegate_stats::Elapsed;
 use tidegate_stats::series::Phase;
@@ -262,7 +262,7 @@ impl Call {
     /// Begins with it, where nothing has to be waited for.
     #[inline(always)]
     fn begin(&mut self) -> Result<Exchange, Begun> {
-        let now = monotonic_ns();
+        let now = recent_ns();
         let Some(pick) = self.link.upstream.try_pick(&self.routing, now) else {
             return Err(Begun::default());
         };
@@ -590,7 +590,7 @@ impl Exchange {
         let Some(connection) = self.connection.take() else {
             return Err(call.failure(Fault::Client, self.pick.take(), self.is_reused));
         };
-        let now = monotonic_ns();
+        let now = step_ns();
         let elapsed = Elapsed::nanos(now.saturating_sub(self.began));
         call.stats().gateway_delay.record_elapsed(elapsed);
         call.link.took(&call.routing, self.pick.as_ref(), Phase::Application, elapsed);

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tidegate_http::Status;
-use tidegate_io::clock::monotonic_ns;
+use tidegate_io::clock::{monotonic_ns, recent_ns};
 use tidegate_io::file::{FileKind, Patience, Root};
 
 /// How long a script that was there is taken to be still there: the application looks itself.
@@ -109,18 +109,17 @@ impl Scripts {
     /// # Errors
     /// `WouldBlock` where the disk has to be asked: then the [`Finder`] is asked on the blocking pool.
     pub fn resolve<'p>(&'p self, path: &'p [u8]) -> io::Result<Result<Script<'p>, NoScript>> {
-        let now = monotonic_ns();
         let mut is_known = false;
         let found = self.finder.resolve(path, Patience::Cached, &mut |file| {
             let seen = self.seen.borrow().get(file).copied();
-            is_known = seen.is_some_and(|seen| now.saturating_sub(seen) < TRUST);
+            is_known = seen.is_some_and(|seen| recent_ns().saturating_sub(seen) < TRUST);
             is_known
         })?;
         if let Ok(script) = &found
             && !is_known
             && !script.file.is_empty()
         {
-            self.remember(&script.file, now);
+            self.remember(&script.file, recent_ns());
         }
         Ok(found)
     }

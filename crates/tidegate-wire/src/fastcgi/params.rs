@@ -110,7 +110,6 @@ impl Sink for Prefix {
 /// known beforehand.
 #[inline(always)]
 pub fn append_pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    out.reserve(8 + name.len() + value.len());
     match (name.len(), value.len()) {
         // Most are short.
         (name @ ..0x80, value @ ..0x80) => out.extend_from_slice(&[name as u8, value as u8]),

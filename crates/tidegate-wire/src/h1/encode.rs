@@ -8,6 +8,9 @@ use tidegate_http::push_decimal;
 /// The interim response that asks for the body (RFC 9110 section 15.2.1).
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
+/// Where the value begins in the line of `Date`.
+const DATE: usize = 6;
+
 /// What follows the data of each chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
 
@@ -80,10 +83,11 @@ pub fn encode_head(out: &mut Vec<u8>, parts: &ResponseParts<'_>) -> Option<usize
         out.extend_from_slice(b"\r\n");
     }
     let date_at = parts.date.map(|date| {
-        out.extend_from_slice(b"Date: ");
-        let date_at = out.len();
-        out.extend_from_slice(date);
-        out.extend_from_slice(b"\r\n");
+        // In one piece, as its length is known beforehand.
+        let mut line = *b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+        line[DATE..DATE + date.len()].copy_from_slice(date);
+        let date_at = out.len() + DATE;
+        out.extend_from_slice(&line);
         date_at
     });
     out.extend_from_slice(parts.field_lines);

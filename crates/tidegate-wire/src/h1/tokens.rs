@@ -38,6 +38,17 @@ impl<'b> Tokens<'b> {
         (!token.is_empty()).then_some((ascii(token)?, rest))
     }
 
+    /// The name of a field and its colon. What most call themselves is text that is known.
+    #[inline(always)]
+    fn name(self) -> Option<(&'b str, Tokens<'b>)> {
+        let (name, rest) = self.split(plain_token_len(self.0), token_len, b":")?;
+        let name = match usual_name(name) {
+            Some(usual) => usual,
+            None => ascii(name)?,
+        };
+        (!name.is_empty()).then_some((name, rest))
+    }
+
     /// A method and its space: most often this one.
     #[inline]
     pub(super) fn method(self) -> Option<(&'b str, Tokens<'b>)> {
@@ -105,7 +116,7 @@ impl<'b> Tokens<'b> {
             if let [b'\r', b'\n', rest @ ..] = tokens.0 {
                 return Some(Tokens(rest));
             }
-            let (name, rest) = tokens.token(b":")?;
+            let (name, rest) = tokens.name()?;
             let (value, rest) = rest.value()?;
             if space.as_slice().len() >= slots {
                 return None;
@@ -113,6 +124,35 @@ impl<'b> Tokens<'b> {
             space.push(Field { name, value: trimmed(value) });
             tokens = rest;
         }
+    }
+}
+
+/// A name as most clients and applications write it: to look it up costs less than to see that it is ASCII.
+#[inline]
+fn usual_name(name: &[u8]) -> Option<&'static str> {
+    macro_rules! of {
+        ($($usual:literal)+) => {{
+            $(if name == $usual.as_bytes() {
+                return Some($usual);
+            })+
+            None
+        }};
+    }
+    match name.len() {
+        3 => of!("Age" "DNT"),
+        4 => of!("Host" "Date" "ETag" "Vary"),
+        6 => of!("Accept" "Cookie" "Server" "Origin" "Status" "Pragma"),
+        7 => of!("Referer" "Expires"),
+        8 => of!("Location"),
+        10 => of!("User-Agent" "Connection" "Set-Cookie" "Keep-Alive"),
+        12 => of!("Content-Type" "X-Powered-By"),
+        13 => of!("Cache-Control" "Last-Modified" "If-None-Match" "Accept-Ranges" "Authorization"),
+        14 => of!("Content-Length" "Sec-Fetch-Mode" "Sec-Fetch-Dest" "Sec-Fetch-Site"),
+        15 => of!("Accept-Encoding" "Accept-Language"),
+        16 => of!("Content-Encoding"),
+        17 => of!("If-Modified-Since" "Transfer-Encoding"),
+        25 => of!("Upgrade-Insecure-Requests"),
+        _ => None,
     }
 }
 
@@ -164,6 +204,25 @@ mod tests {
                     assert_eq!(is_read, is_token(byte) || (byte == b':' && at > 0), "{what}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn usual_names_are_what_was_sent() {
+        for sent in [
+            "Host: a",
+            "hOST: a",
+            "Content-Length: 1",
+            "Content-length: 1",
+            "Upgrade-Insecure-Requests: 1",
+            "X: y",
+        ] {
+            let bytes = [sent.as_bytes(), b"\r\n\r\n"].concat();
+            let mut space = FieldSpace::new();
+            assert!(Tokens(&bytes).fields(&HeadLimits::default(), &mut space).is_some(), "{sent}");
+            let fields = space.as_slice().iter().map(|field| (field.name, field.value));
+            let expected = sent.split_once(": ").map(|(name, value)| (name, value.as_bytes()));
+            assert_eq!(fields.collect::<Vec<_>>(), expected.into_iter().collect::<Vec<_>>());
         }
     }
 

@@ -18,7 +18,7 @@ use std::io;
 use std::time::Duration;
 use tidegate_http::FieldLines;
 use tidegate_http::{Method, Status, Version};
-use tidegate_io::clock::monotonic_ns;
+use tidegate_io::clock::step_ns;
 use tidegate_stats::series::SeriesId;
 use tidegate_stats::{ConnectionFault, ParseError, StreamReset};
 use tidegate_wire::h1::FieldSpace;
@@ -140,7 +140,7 @@ impl Connection {
             ends_with_client: false,
             series: SeriesId::NONE,
             listener: self.listener,
-            started: monotonic_ns(),
+            started: step_ns(),
             received: section.size() as u64,
             discard_size: 0,
         };
@@ -196,7 +196,10 @@ impl Connection {
             Reply::Ready(response) => Ok(response),
             // Polled when all that has come is read: what is cancelled there must not reach an application.
             waiting => {
-                Err(cx.admission.later(waiting, account, is_exempt).hearing(signals).tracing(trace.as_ref()))
+                let mut later = cx.admission.later(waiting, account, is_exempt);
+                later.hears(signals);
+                later.traces(trace.as_ref());
+                Err(later)
             }
         };
         let incoming =

@@ -104,8 +104,11 @@ fn opened(mut response: Response) -> (Response, Option<BodySink>) {
 
 impl StreamWork {
     /// Exactly once for each response.
-    pub(super) fn count(&self, cx: &mut Ctx) {
+    pub(super) fn count(&mut self, cx: &mut Ctx) {
         self.output.count(cx, Told::of(self.record.as_deref()), &self.request);
+        if let Some(record) = self.record.take() {
+            cx.log.take_back(record);
+        }
     }
 }
 

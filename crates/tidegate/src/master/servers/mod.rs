@@ -5,6 +5,7 @@
 //! clients wait meanwhile; when that ends too within a second of serving, the next waits longer and longer, and
 //! never for good. Nothing here polls: links that break and processes that end are events.
 
+mod allocator;
 mod end;
 mod giving;
 mod layout;
@@ -203,6 +204,8 @@ impl Servers {
         link.order(&begin, purges.into_iter().collect());
         let mut command = Command::new(&self.executable);
         command.arg0("tidegate").arg("server").stdin(Stdio::from(theirs));
+        command
+            .env(allocator::VARIABLE, allocator::tunables(std::env::var_os(allocator::VARIABLE).as_deref()));
         for name in OF_THE_MASTER {
             command.env_remove(name);
         }
