@@ -422,7 +422,12 @@ impl Site {
 
     /// Whether a route is what the site answers by itself, where none that is written fits.
     pub(crate) fn is_its_own(&self, index: usize) -> bool {
-        index + 1 == self.config.routes.len()
+        index == self.its_own()
+    }
+
+    /// The route that is what the site answers by itself.
+    pub(crate) fn its_own(&self) -> usize {
+        self.config.routes.len().saturating_sub(1)
     }
 
     /// The first route whose pattern fits a path and whose conditions hold for a request.

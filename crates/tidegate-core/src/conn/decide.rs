@@ -168,12 +168,17 @@ struct Located<'p> {
 }
 
 /// The answer to a request that no site sees.
-struct Rejected(Outcome, Response);
+struct Rejected {
+    outcome: Outcome,
+    response: Response,
+    /// The route whose error page and fields it gets.
+    dressed_by: Option<usize>,
+}
 
 impl From<Response> for Rejected {
     #[cold]
     fn from(response: Response) -> Rejected {
-        Rejected(Outcome::Answered, response)
+        Rejected { outcome: Outcome::Answered, response, dressed_by: None }
     }
 }
 
@@ -242,7 +247,7 @@ impl Connection {
         );
         let series;
         let reply = match self.locate(&mut cx.admission, &cx.stats, engine, &asked, head, path) {
-            Err(Rejected(why, response)) => {
+            Err(Rejected { outcome: why, response, dressed_by }) => {
                 series = site.map_or(SeriesId::NONE, |site| site.series.unrouted());
                 if let Some(site) = site
                     && !matches!(why, Outcome::TurnedAway)
@@ -251,7 +256,14 @@ impl Connection {
                     site.count_unrouted(&remote, response.status);
                 }
                 outcome = why;
-                Reply::Ready(response)
+                match (site, dressed_by) {
+                    (Some(site), Some(route)) => {
+                        account = Account { site: site.account(), peer: remote.client, series, ..account };
+                        let state = RequestState { tls: made.clone(), ..RequestState::of(remote) };
+                        dressed(site, route, head, (state, cx.now), response)
+                    }
+                    _ => Reply::Ready(response),
+                }
             }
             Ok(Located { site, path, query, has_encoded_slash, route, too_large }) => {
                 if too_large.is_some() {
@@ -384,12 +396,6 @@ impl Connection {
         }
         let Asked { site, remote, is_tls, limits: own, now } = *asked;
         let limits = own.unwrap_or(&engine.settings.limits.request);
-        if own.is_some()
-            && let Some((status, kind)) = excess(limits, head.target, head.size)
-        {
-            stats.parse_errors.add(kind, 1);
-            return Err(answer::error(status).into());
-        }
         let is_too_large = head.content_length.is_some_and(|len| len > limits.body_size);
         if is_too_large {
             stats.parse_errors.add(ParseError::BodyTooLarge, 1);
@@ -424,6 +430,14 @@ impl Connection {
         if self.transport.is_early() && !(head.method.is_safe() && site.config().tls.takes_early_data) {
             return Err(answer::error(Status::TOO_EARLY).into());
         }
+        if own.is_some()
+            && let Some((status, kind)) = excess(limits, head.target, head.size)
+        {
+            stats.parse_errors.add(kind, 1);
+            let route = if let PathState::Found(Ok(place)) = &path { place.route } else { None };
+            let route = route.unwrap_or(site.its_own());
+            return Err(Rejected { dressed_by: Some(route), ..answer::error(status).into() });
+        }
         if engine.has_entrance.get() {
             let redirects = engine.redirects_to_https(self.listener);
             let (authority, fields) = (head.authority, head.fields);
@@ -448,7 +462,8 @@ impl Connection {
             }
         };
         if self.is_turned_away(admission, stats, engine, site, path) {
-            return Err(Rejected(Outcome::TurnedAway, admission.busy()));
+            let response = admission.busy();
+            return Err(Rejected { outcome: Outcome::TurnedAway, response, dressed_by: None });
         }
         let too_large =
             is_too_large.then(|| TooLarge { limits, length: head.content_length }.to_string().into());
@@ -492,6 +507,38 @@ impl Connection {
         stats.connection_refusals.add(why, 1);
         true
     }
+}
+
+/// A refusal with the error page and the fields of a route: the site and the path of the request are known, and too much of the
+/// rest is none of theirs.
+#[cold]
+fn dressed(
+    site: &Rc<Site>,
+    route: usize,
+    head: &RequestHead<'_>,
+    (state, now): (RequestState, i64),
+    response: Response,
+) -> Reply {
+    let target = Target::parse(head.method, head.target).ok();
+    let mut scratch = Vec::new();
+    let raw_path = target.as_ref().and_then(Target::path).unwrap_or("/");
+    let path = site.path_of(raw_path, &mut scratch).map_or(&b"/"[..], |(path, _)| path);
+    let exchange = Exchange {
+        method: head.method,
+        method_token: head.method_token,
+        target: head.target,
+        path,
+        query: target.as_ref().and_then(Target::query),
+        scheme: state.remote.scheme(state.is_tls()),
+        authority: head.authority,
+        fields: head.fields,
+        version: head.version,
+        now,
+        started: head.started,
+        state: RequestState { site: Some(site.clone()), route, has_route: true, ..state },
+        ..Exchange::empty()
+    };
+    site.finish(route, &exchange, Reply::Ready(response))
 }
 
 /// Path and query of a target, as sent (RFC 9112 section 3.2). The codec has settled which authority counts.
