@@ -60,7 +60,11 @@ impl Channel {
         session.advance(|bytes| self.stream.send(bytes, false))?;
         while session.is_handshaking() {
             // What follows the handshake at once is kept until it is asked for.
-            match session.receive(&mut [], |buffer| self.stream.recv(buffer))? {
+            let received = session.receive(&mut [], |buffer| self.stream.recv(buffer));
+            if received.is_err() {
+                let _ = session.flush(|bytes| self.stream.send(bytes, false)); // the alert says why
+            }
+            match received? {
                 Received::Bytes { .. } => session.advance(|bytes| self.stream.send(bytes, false))?,
                 Received::WouldBlock => return Ok(None),
                 Received::End => return Err(io::ErrorKind::UnexpectedEof.into()),

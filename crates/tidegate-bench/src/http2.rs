@@ -5,12 +5,13 @@
 //! as is the worker's. What a stream is for is [`Carried`], of which it only wants the bytes that follow the head.
 
 use crate::connection::Channel;
+use crate::record::Failure;
 use crate::response::INTERIM_MAX;
 use std::io;
 use tidegate_wire::h1::HeadLimits;
 use tidegate_wire::h2::{
-    CannotOpen, Connection, ConnectionError, ErrorCode, Event, Limits, RequestParts, Section, StreamError,
-    StreamKey,
+    CannotOpen, Connection, ConnectionError, ErrorCode, Event, Flood, Limits, RequestParts, Section,
+    StreamError, StreamKey,
 };
 
 /// Windows of streams and connection: what comes is consumed at once, so they shall never bound a rate.
@@ -36,6 +37,23 @@ const HEAD: HeadLimits = HeadLimits { head_size: 64 << 10, target_size: 8 << 10,
 
 /// So often a request that the server has turned away unread is sent; then it has failed.
 pub(crate) const ATTEMPTS: u8 = 8;
+
+/// What a request has failed by whose stream is broken.
+pub(crate) fn failure_of_stream(error: StreamError) -> Failure {
+    match error {
+        StreamError::FieldSectionTooLarge => Failure::HeadTooLarge,
+        _ => Failure::Malformed,
+    }
+}
+
+/// What requests have failed by whose connection is broken.
+pub(crate) fn failure_of_connection(error: ConnectionError) -> Failure {
+    match error {
+        // The block of a head, which goes on beyond what is read of one.
+        ConnectionError::Flood(Flood::Continuation) => Failure::HeadTooLarge,
+        _ => Failure::Malformed,
+    }
+}
 
 /// What a stream is for.
 pub(crate) trait Carried {

@@ -170,10 +170,14 @@ fn shake(
             let _ = session.finish_sending(|bytes| stream.write(bytes)); // it need not be heard
             return Ok((session.agreed(), session.protocol().map(<[u8]>::to_vec)));
         }
-        session.receive(&mut [], |buffer| match stream.read(buffer)? {
+        let received = session.receive(&mut [], |buffer| match stream.read(buffer)? {
             0 => Ok(Received::End),
             count => Ok(Received::Bytes { count, drained: true }),
-        })?;
+        });
+        if received.is_err() {
+            let _ = session.flush(|bytes| stream.write(bytes)); // the alert says why
+        }
+        received?;
     }
 }
 

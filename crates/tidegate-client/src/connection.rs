@@ -404,7 +404,11 @@ async fn establish(
                 return Poll::Ready(Ok::<(), io::Error>(()));
             }
             let drained = std::task::ready!(watched.poll_read(cx, |fd| {
-                match session.receive(&mut [], |buffer| recv(fd, buffer))? {
+                let received = session.receive(&mut [], |buffer| recv(fd, buffer));
+                if received.is_err() {
+                    let _ = session.flush(|bytes| send(fd, bytes)); // the alert says why
+                }
+                match received? {
                     Received::Bytes { drained, .. } => Ok(drained),
                     Received::WouldBlock => Err(io::ErrorKind::WouldBlock.into()),
                     Received::End => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -96,7 +96,8 @@ impl Server {
         match self {
             Self::Nginx if line.contains('"') && is_ours => false,
             Self::Nginx => {
-                line.ends_with([';', '{'])
+                let is_block = line.ends_with('}') && !is_ours && line.contains(['{', ';']);
+                (line.ends_with([';', '{']) || is_block)
                     && (knows(word)
                         || matches!(word, "listen" | "root" | "index" | "include" | "expires" | "user"))
             }
@@ -510,6 +511,12 @@ mod tests {
             (
                 Some(Server::Nginx),
                 "location ~ \\.php$ {\n  fastcgi_pass unix:/run/php.sock;\n  include fastcgi_params;\n}\n",
+            ),
+            (
+                Some(Server::Nginx),
+                "error_log /var/log/e.log info; pid /run/ng.pid;\nevents { worker_connections 512; }\nhttp { access_log off;\n\
+                 server { listen 80 default_server; return 200 \"default\"; }\n\
+                 server { listen 80; server_name a.test; return 200 \"a\"; }\n}\n",
             ),
             (
                 Some(Server::Apache),

@@ -290,6 +290,7 @@ impl Route {
         self.rates.iter().any(|limit| !matches!(limit.bound, Bound::Requests(_) | Bound::Nothing))
             || !self.bandwidths.is_empty()
             || !self.bans.is_empty()
+            || self.action == Action::Close
     }
 }
 
@@ -472,6 +473,8 @@ pub enum Action {
         /// Of the text; `None`: `text/html` where it begins with `<`, else `text/plain`.
         media_type: Option<String>,
     },
+    /// `respond close`: the connection is closed without an answer.
+    Close,
     /// `hand-to`: the route of another path answers.
     HandTo {
         /// That path, and query perhaps, placeholders not yet filled in.

@@ -184,6 +184,9 @@ fn show(loaded: &Loaded) -> String {
             if !route.early_hints.is_empty() {
                 let _ = writeln!(out, "    early hints {:?}", route.early_hints);
             }
+            if route.access.is_internal {
+                out.push_str("    internal\n");
+            }
             if route.access.requires_client_certificate {
                 out.push_str("    requires a client certificate\n");
             }

@@ -16,6 +16,8 @@ use tidegate_io::regular::read_regular;
 /// Why a request is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal<'s> {
+    /// A client has asked for the path itself, and the route is `internal`.
+    Internal,
     /// A `deny` fits.
     Denied(&'s AccessRule),
     /// There is this `allow` and others perhaps, and none fits.
@@ -45,6 +47,9 @@ pub(crate) fn judge<'s>(
     exchange: &Exchange<'_>,
     name: Option<&ClientName>,
 ) -> Result<(), Refusal<'s>> {
+    if access.is_internal && exchange.state.hops == 0 {
+        return Err(Refusal::Internal);
+    }
     for rules in &access.levels {
         deciding(rules, view, exchange, name)?;
     }
@@ -114,6 +119,9 @@ impl Refusal<'_> {
             country + &time.unwrap_or_default()
         };
         match self {
+            Refusal::Internal => {
+                "to have it answered to clients, take `internal` out, or lead to it with `hand-to`".to_owned()
+            }
             Refusal::Denied(rule) => {
                 let of_list = match &rule.whom {
                     Whom::List(path) => format!(", take {} out of {}", listed(path, address), path.display()),
@@ -169,6 +177,7 @@ fn listed(path: &Path, address: Option<IpAddr>) -> String {
 impl fmt::Display for Refusal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Refusal::Internal => f.write_str("the route is `internal`, and a client has asked for its path"),
             Refusal::Denied(rule) => write!(f, "`{rule}` ({}) refuses it", rule.origin),
             Refusal::NotAllowed(rule) => {
                 write!(f, "no `allow` of this level lets it in; the last is `{rule}` ({})", rule.origin)
@@ -225,7 +234,7 @@ mod tests {
         let level =
             |level: &&[&str]| AccessRules::from(level.iter().map(|text| rule(text)).collect::<Vec<_>>());
         let levels = levels.iter().map(|rules| level(rules).into()).collect();
-        let access = Access { levels, requires_client_certificate: false, methods: None };
+        let access = Access { levels, ..Access::default() };
         let peer = match client {
             "unix" => Peer::Unix,
             address => Peer::Tcp((address.parse::<IpAddr>().unwrap(), 1).into()),

@@ -3,6 +3,7 @@
 use crate::cors::{self, OF_CORS};
 use crate::exchange::Exchange;
 use crate::template::{Scope, Template};
+use std::borrow::Cow;
 use std::rc::Rc;
 use tidegate_config::settings::{self, Cors, FieldMode, Shared};
 use tidegate_http::{CacheControl, FieldLines, Status};
@@ -28,8 +29,8 @@ pub struct Decoration {
 /// What depends on the request.
 #[derive(Debug, Default)]
 pub(crate) struct Filled {
-    /// The values of the fields with placeholders, in order.
-    values: Vec<String>,
+    /// The values of the fields with placeholders, in order; `None` for one that is not sent.
+    values: Vec<Option<String>>,
     /// The origin that may have the answer.
     origin: Option<String>,
 }
@@ -113,7 +114,7 @@ impl Decoration {
             .as_ref()
             .and_then(|cors| exchange.fields.single("origin").filter(|origin| cors.allows(origin)));
         Filled {
-            values: open.map(|value| value.fill(exchange)).collect(),
+            values: open.map(|value| value.field_value(exchange).map(Cow::into_owned)).collect(),
             origin: origin.map(|origin| String::from_utf8_lossy(origin).into_owned()),
         }
     }
@@ -136,16 +137,16 @@ impl Decoration {
             lines.remove(name);
         }
         let origin = filled.origin.as_deref();
-        let mut filled = filled.values.iter().map(String::as_str);
+        let mut filled = filled.values.iter().map(Option::as_deref);
         for (name, value) in &self.fields {
-            let Some(value) = value.fixed().or_else(|| filled.next()) else { continue };
+            let Some(value) = value.fixed().or_else(|| filled.next().flatten()) else { continue };
             // A page that stands in for an error may have it from its own route.
             if !lines.all(name).any(|present| present == value.as_bytes()) {
                 lines.push(name, value);
             }
         }
         for (name, value, mode) in &self.more {
-            let Some(value) = value.fixed().or_else(|| filled.next()) else { continue };
+            let Some(value) = value.fixed().or_else(|| filled.next().flatten()) else { continue };
             let is_there = match mode {
                 FieldMode::Add => lines.all(name).any(|present| present == value.as_bytes()),
                 FieldMode::Missing => lines.contains(name),

@@ -153,6 +153,18 @@ impl<'a> Exchange<'a> {
         self.state.is_rewritten
     }
 
+    /// Whether it comes over a connection that others share: that of a trusted proxy.
+    pub fn is_through_proxy(&self) -> bool {
+        self.state.remote.is_trusted
+    }
+
+    /// Has the connection closed in place of an answer, where nobody else's requests come over it.
+    pub fn close_unanswered(&self) {
+        if let Some(holds) = self.state.holds.as_ref().filter(|_| !self.is_through_proxy()) {
+            holds.sever();
+        }
+    }
+
     /// Whether [`Exchange::hand_on`] could ever lead to a program.
     pub fn has_programs(&self) -> bool {
         self.state.site.as_ref().is_some_and(|site| site.has_programs())

@@ -13,7 +13,7 @@ use crate::gate::Pass;
 pub use crate::handler::Foreseen;
 use crate::handler::Handler;
 use crate::https::Arrival;
-use crate::limits::{TooLarge, excess};
+use crate::limits::{Excess, TooLarge, excess};
 use crate::notes;
 pub use crate::notes::{Known, Notes};
 use crate::remote::{Remote, naming_field};
@@ -113,10 +113,7 @@ impl Engine {
             );
             return Reply::Ready(answer::error(Status::FORBIDDEN));
         }
-        let excess = match self.over_limits(site, size, peer, &exchange, notes) {
-            Ok(excess) => excess,
-            Err(status) => return Reply::Ready(answer::error(status)),
-        };
+        let excess = self.over_limits(site, size, peer, &exchange, notes);
         let (is_tls, fields) = (exchange.scheme == "https", &exchange.fields);
         let remote = site.remote(&peer, fields);
         if remote.has_told_scheme() {
@@ -163,8 +160,8 @@ impl Engine {
             encoded_slash,
             rehearsed: is_tls.then(|| Rc::new(RehearsedTls { client })),
             refused: fault.and_then(|fault| site.refuses_path(fault)).or_else(|| {
-                let why = excess.as_ref()?.0.as_str().into();
-                Some(Box::new(Refused { status: Status::CONTENT_TOO_LARGE, why, is_unrouted: false }))
+                let Over { status, why, .. } = excess.as_ref()?;
+                Some(Box::new(Refused { status: *status, why: why.as_str().into(), is_unrouted: false }))
             }),
             ..RequestState::of(remote)
         };
@@ -173,7 +170,8 @@ impl Engine {
             explain_route(site, &exchange, notes);
         }
         let reply = self.handle(site, &mut exchange, fault.map(|_| site.own_route()));
-        if let Some((_, length)) = excess.filter(|_| fault.is_none() && exchange.state.refused.is_none()) {
+        let length = excess.and_then(|over| over.length);
+        if let Some(length) = length.filter(|_| fault.is_none() && exchange.state.refused.is_none()) {
             let place = "in the site or the route, or at the top level for all";
             notes.push(format!("  to take it, write `limits {{ body-size \"{length}B\" }}` {place}"));
         }
@@ -182,10 +180,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Why the content that a request announces is more than its site or route takes, and how many bytes those are.
-    ///
-    /// # Errors
-    /// Its head is too much, which is refused before anybody asks for content.
+    /// Why a request is more than its site or route takes.
     fn over_limits(
         &self,
         site: &Rc<Site>,
@@ -193,7 +188,7 @@ impl Engine {
         peer: Peer,
         exchange: &Exchange<'_>,
         notes: &Notes,
-    ) -> Result<Option<(String, u64)>, Status> {
+    ) -> Option<Over> {
         let of_server = &self.settings.limits.request;
         let mut scratch = Vec::new();
         let remote = site.remote(&peer, &exchange.fields);
@@ -206,15 +201,25 @@ impl Engine {
         if own.is_some() {
             notes.push(format!("limits of this site or route: {}", limits.unlike(of_server).join(", ")));
         }
-        if let Some((status, _)) = excess(limits, exchange.target, size) {
-            notes.push(format!("the head, of {size} bytes, is more than is taken here"));
-            return Err(status);
+        if own.is_some()
+            && let Some(Excess { status, why, .. }) = excess(limits, exchange.target, size)
+        {
+            return Some(Over { status, why, length: None });
         }
         let length = exchange.fields.first("content-length").and_then(|value| str::from_utf8(value).ok());
         let length = length.and_then(|length| length.trim().parse().ok());
-        let length = length.filter(|length| *length > limits.body_size);
-        Ok(length.map(|length| (TooLarge { limits, length: Some(length) }.to_string(), length)))
+        let length = length.filter(|length| *length > limits.body_size)?;
+        let why = TooLarge { limits, length: Some(length) }.to_string();
+        Some(Over { status: Status::CONTENT_TOO_LARGE, why, length: Some(length) })
     }
+}
+
+/// What is too much of a request for its site or route.
+struct Over {
+    status: Status,
+    why: String,
+    /// Bytes of content that are announced, where those are it.
+    length: Option<u64>,
 }
 
 /// Who the client is behind a trusted proxy, and by which field.

@@ -112,6 +112,7 @@ pub fn admit<'s>(access: &'s Access, exchange: &Exchange<'_>) -> Result<Pass, Re
 /// The answer to a request that its route's rules do not let in.
 fn refused(view: &AccessView, exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Response {
     let status = match refusal {
+        Refusal::Internal => Status::NOT_FOUND,
         Refusal::Method(_) => Status::METHOD_NOT_ALLOWED,
         Refusal::NameWanted | Refusal::NameUnanswered => Status::SERVICE_UNAVAILABLE,
         _ => Status::FORBIDDEN,
@@ -119,7 +120,8 @@ fn refused(view: &AccessView, exchange: &Exchange<'_>, refusal: &Refusal<'_>) ->
     let response = answer::refused(exchange, status, refusal);
     answer::remedy(|| refusal.remedy(view, exchange));
     match refusal {
-        Refusal::Denied(_)
+        Refusal::Internal
+        | Refusal::Denied(_)
         | Refusal::NotAllowed(_)
         | Refusal::UnnamedProxy(_)
         | Refusal::UnnamedClient(_) => response,

@@ -30,12 +30,25 @@ pub(crate) fn say_too_large(limits: &RequestLimits, about: &str) {
     log::info(format_args!("413 for {about}: {}", TooLarge { limits, length: None }));
 }
 
-/// What is too much of a head that the server itself has taken: its target, or all of it, in bytes.
-pub(crate) fn excess(limits: &RequestLimits, target: &str, size: usize) -> Option<(Status, ParseError)> {
-    if target.len() > limits.target_size as usize {
-        Some((Status::URI_TOO_LONG, ParseError::TargetTooLong))
-    } else if size > limits.head_size as usize {
-        Some((Status::REQUEST_HEADER_FIELDS_TOO_LARGE, ParseError::HeadTooLarge))
+/// What is too much of a head that the server itself has taken.
+pub(crate) struct Excess {
+    pub kind: ParseError,
+    pub status: Status,
+    /// For the log.
+    pub why: String,
+}
+
+/// Whether the target, or the whole head, of so many bytes, is more than is taken.
+pub(crate) fn excess(limits: &RequestLimits, target: &str, size: usize) -> Option<Excess> {
+    let RequestLimits { target_size, head_size, .. } = limits;
+    if target.len() > *target_size as usize {
+        let why =
+            format!("the target, of {} bytes, is more than the {target_size} of `target-size`", target.len());
+        Some(Excess { kind: ParseError::TargetTooLong, status: Status::URI_TOO_LONG, why })
+    } else if size > *head_size as usize {
+        let why = format!("the head, of {size} bytes, is more than the {head_size} of `head-size`");
+        let status = Status::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        Some(Excess { kind: ParseError::HeadTooLarge, status, why })
     } else {
         None
     }

@@ -254,8 +254,16 @@ impl Template {
         })
     }
 
+    /// The value of a field for a request; `None` where placeholders leave nothing of it, and the field is not sent.
+    pub fn field_value(&self, exchange: &Exchange<'_>) -> Option<Cow<'_, str>> {
+        match self.fixed() {
+            Some(text) => Some(text.into()),
+            None => Some(self.fill(exchange)).filter(|value| !value.trim().is_empty()).map(Cow::Owned),
+        }
+    }
+
     /// The text for a request, as the value of a field.
-    pub fn fill(&self, exchange: &Exchange<'_>) -> String {
+    fn fill(&self, exchange: &Exchange<'_>) -> String {
         if !self.is_cookie {
             return Self::fill_pieces(self.pieces.iter(), Purpose::Tell, exchange);
         }

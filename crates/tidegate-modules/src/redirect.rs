@@ -9,6 +9,7 @@ use tidegate_config::settings::Route;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::template::{Scope, Template};
 use tidegate_core::{Author, Exchange, Handler, Pass, Reply, Response, answer};
+use tidegate_http::conditional::{Precondition, Validators, evaluate};
 use tidegate_http::path::PathError;
 use tidegate_http::{Method, Status};
 
@@ -125,6 +126,15 @@ impl Handler for Respond {
         if exchange.method == Method::Trace && self.status.is_success() {
             return Reply::Ready(answer::never_passed_on(&self.allow));
         }
+        // Of what it answers there is neither an entity tag nor a date.
+        if self.status == Status::OK {
+            let (method, fields) = (exchange.method, exchange.fields);
+            match evaluate(method, fields, &Validators::new(None, None), exchange.now) {
+                Precondition::Proceed => {}
+                Precondition::NotModified => return Reply::status(Status::NOT_MODIFIED),
+                Precondition::Failed => return Reply::Ready(answer::error(Status::PRECONDITION_FAILED)),
+            }
+        }
         if self.is_short_page() {
             return Reply::Ready(match self.sentence {
                 Some(sentence) => answer::explained(self.status, sentence),
@@ -153,6 +163,25 @@ impl Handler for Respond {
             false => write!(sentence, "with {length} bytes of {}", self.media_type),
         };
         say(sentence);
+        Foreseen::Handler
+    }
+}
+
+/// `respond close`: connections end without an answer; where others share one, the answer is 403.
+#[derive(Debug)]
+pub struct Close;
+
+impl Handler for Close {
+    fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
+        exchange.close_unanswered();
+        Reply::Ready(answer::error(Status::FORBIDDEN))
+    }
+
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
+        say(match exchange.is_through_proxy() {
+            true => "respond close: 403, since others share the connection of a trusted proxy".to_owned(),
+            false => "respond close: the connection is closed without an answer".to_owned(),
+        });
         Foreseen::Handler
     }
 }

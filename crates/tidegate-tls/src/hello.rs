@@ -17,6 +17,10 @@ const ALPN: u16 = 16;
 const SESSION_TICKET: u16 = 35;
 const PRE_SHARED_KEY: u16 = 41;
 const EARLY_DATA: u16 = 42;
+const SUPPORTED_VERSIONS: u16 = 43;
+
+const TLS12: u16 = 0x0303;
+const TLS13: u16 = 0x0304;
 
 /// What the beginning of a connection says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub struct Hello {
     pub announces_early_data: bool,
     /// Of the ciphers that may be used, the client wants ChaCha20 first: it has no hardware for AES.
     pub prefers_chacha: bool,
+    /// Where it offers nothing newer than TLS 1.1: the version that its message is of.
+    pub outdated_version: Option<[u8; 2]>,
     /// The protocols offered (RFC 7301), empty where the client says nothing of them.
     pub protocols: Vec<Vec<u8>>,
 }
@@ -128,7 +134,10 @@ impl<'a> Reader<'a> {
 fn parse(message: &[u8]) -> Option<Hello> {
     let mut hello = Hello::default();
     let mut reader = Reader(message);
-    reader.take(4 + 2 + 32)?; // kind and length, version, random
+    reader.take(4)?; // kind and length
+    let version = reader.number16()?;
+    hello.outdated_version = (version < TLS12).then(|| version.to_be_bytes());
+    reader.take(32)?; // random
     reader.vector8()?; // session id
     hello.prefers_chacha = prefers_chacha(reader.vector16()?);
     reader.vector8()?; // compression
@@ -148,10 +157,22 @@ fn parse(message: &[u8]) -> Option<Hello> {
             SESSION_TICKET => hello.offers_resumption |= !data.is_empty(),
             PRE_SHARED_KEY => hello.offers_resumption = true,
             EARLY_DATA => hello.announces_early_data = true,
+            SUPPORTED_VERSIONS => {
+                // It takes the place of the version of the message (RFC 8446 section 4.2.1).
+                let is_outdated = offers_only_outdated(data);
+                hello.outdated_version = is_outdated.then(|| version.min(TLS12).to_be_bytes());
+            }
             _ => {}
         }
     }
     Some(hello)
+}
+
+/// What cannot be understood is for rustls.
+fn offers_only_outdated(data: &[u8]) -> bool {
+    let versions = Reader(data).vector8().unwrap_or_default();
+    let mut known = versions.as_chunks().0.iter().map(|bytes| u16::from_be_bytes(*bytes));
+    !versions.is_empty() && !known.any(|version| matches!(version, TLS12 | TLS13))
 }
 
 fn prefers_chacha(suites: &[u8]) -> bool {
@@ -231,9 +252,7 @@ mod tests {
                 server_name: server_name.map(str::to_owned),
                 is_challenge: false,
                 offers_resumption,
-                announces_early_data: false,
-                prefers_chacha: false,
-                protocols: Vec::new(),
+                ..Hello::default()
             })
         };
         let offering = |is_challenge, server_name: Option<&str>, list: &[&str]| {
@@ -272,6 +291,25 @@ mod tests {
             ("cut extension", records(&hello(&[(0, vec![0, 9, 0])]), 999), plain),
         ] {
             assert_eq!(peek(&bytes), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn who_offers_nothing_newer_than_tls_1_1() {
+        let versions = |list: &[u8]| vec![(43, [&[list.len() as u8], list].concat())];
+        for (what, version, extensions, expected) in [
+            ("1.1", [3, 2], vec![], Some([3, 2])),
+            ("SSL 3.0 without extensions", [3, 0], vec![], Some([3, 0])),
+            ("1.2", [3, 3], vec![], None),
+            ("1.3", [3, 3], versions(&[0x1a, 0x1a, 3, 4]), None),
+            ("1.2 in the list alone", [3, 1], versions(&[3, 3]), None),
+            ("a list of old ones", [3, 3], versions(&[3, 2, 3, 1]), Some([3, 3])),
+            ("an empty list", [3, 3], versions(&[]), None),
+        ] {
+            let mut message = hello(&extensions);
+            message[4..6].copy_from_slice(&version);
+            let Peeked::Hello(peeked) = peek(&records(&message, 999)) else { panic!("{what}") };
+            assert_eq!(peeked.outdated_version, expected, "{what}");
         }
     }
 

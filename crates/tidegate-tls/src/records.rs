@@ -52,6 +52,9 @@ pub(crate) trait Unbuffered {
     /// One step; see rustls.
     fn step<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
+    /// Whether something waits to be encoded.
+    fn has_to_say(&self) -> bool;
+
     /// The next record of early data, which only a server is sent.
     fn next_early<'r>(
         early: &'r mut ReadEarlyData<'_, '_, Self::Data>,
@@ -64,6 +67,10 @@ impl Unbuffered for UnbufferedServerConnection {
     #[inline]
     fn step<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(incoming)
+    }
+
+    fn has_to_say(&self) -> bool {
+        self.wants_write()
     }
 
     fn next_early<'r>(
@@ -79,6 +86,10 @@ impl Unbuffered for UnbufferedClientConnection {
     #[inline]
     fn step<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(incoming)
+    }
+
+    fn has_to_say(&self) -> bool {
+        self.wants_write()
     }
 
     fn next_early<'r>(
@@ -198,11 +209,7 @@ impl Records {
                     }
                 },
                 Err(error) => {
-                    // The alert that the other end should see.
-                    let rest = cipher.get_mut(discard..).unwrap_or_default();
-                    if let Ok(ConnectionState::EncodeTlsData(data)) = connection.step(rest).state {
-                        let _ = encode(data, &mut self.outgoing);
-                    }
+                    self.take_alert(connection, cipher.get_mut(discard..).unwrap_or_default());
                     return Err(error.into());
                 }
             }
@@ -210,6 +217,19 @@ impl Records {
             if is_over {
                 return Ok(opened);
             }
+        }
+    }
+
+    /// The alert that the other end should see, behind what the handshake has said before it: with TLS 1.3 a `ServerHello` may
+    /// stand in front of it.
+    fn take_alert<C: Unbuffered>(&mut self, connection: &mut C, mut rest: &mut [u8]) {
+        while connection.has_to_say() {
+            let UnbufferedStatus { discard, state } = connection.step(rest);
+            let Ok(ConnectionState::EncodeTlsData(data)) = state else { return };
+            if encode(data, &mut self.outgoing).is_err() {
+                return;
+            }
+            rest = rest.get_mut(discard..).unwrap_or_default();
         }
     }
 

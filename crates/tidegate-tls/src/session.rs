@@ -324,6 +324,12 @@ impl Session {
             self.records.outgoing.extend_from_slice(&UNRECOGNISED_NAME);
             return Err(SessionError::UnknownName);
         };
+        // Rustls would miss what came with TLS 1.2 first, and say that.
+        if let Some([major, minor]) = hello.outdated_version {
+            self.state = State::Failed;
+            self.records.outgoing.extend_from_slice(&[ALERT, major, minor, 0, 2, FATAL, PROTOCOL_VERSION]);
+            return Err(SessionError::NothingInCommon("version"));
+        }
         if !site.shares_a_protocol(&hello) {
             self.state = State::Failed;
             self.records.outgoing.extend_from_slice(&NO_APPLICATION_PROTOCOL);
@@ -412,11 +418,15 @@ impl Session {
     }
 }
 
+/// The type of a record that holds an alert, the level of one that ends the connection, and the alert of RFC 5246 appendix E.1.
+const ALERT: u8 = 21;
+const FATAL: u8 = 2;
+const PROTOCOL_VERSION: u8 = 70;
 /// A fatal `unrecognized_name` alert, before any key is known (RFC 6066 section 3).
-const UNRECOGNISED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+const UNRECOGNISED_NAME: [u8; 7] = [ALERT, 3, 3, 0, 2, FATAL, 112];
 /// A fatal `no_application_protocol` alert, likewise (RFC 7301 section 3.2). Rustls would go on without a protocol, and
 /// whoever meant another one would be answered in this (cross-protocol attacks).
-const NO_APPLICATION_PROTOCOL: [u8; 7] = [21, 3, 3, 0, 2, 2, 120];
+const NO_APPLICATION_PROTOCOL: [u8; 7] = [ALERT, 3, 3, 0, 2, FATAL, 120];
 
 impl Open {
     fn complete(&mut self) -> Option<Handshake> {
@@ -512,10 +522,16 @@ fn fault(error: RecordError, is_handshaking: bool) -> SessionError {
         }
         E::PeerIncompatible(why) => SessionError::NothingInCommon(match why {
             PeerIncompatible::NoCipherSuitesInCommon => "cipher suite",
-            PeerIncompatible::NoKxGroupsInCommon | PeerIncompatible::NamedGroupsExtensionRequired => {
-                "key exchange"
+            PeerIncompatible::NoKxGroupsInCommon
+            | PeerIncompatible::NamedGroupsExtensionRequired
+            | PeerIncompatible::KeyShareExtensionRequired => "key exchange",
+            PeerIncompatible::NoSignatureSchemesInCommon
+            | PeerIncompatible::NoCertificateRequestSignatureSchemesInCommon
+            | PeerIncompatible::SignatureAlgorithmsExtensionRequired => "signature scheme",
+            PeerIncompatible::NoEcPointFormatsInCommon | PeerIncompatible::EcPointsExtensionRequired => {
+                "point format"
             }
-            PeerIncompatible::NoSignatureSchemesInCommon => "signature scheme",
+            PeerIncompatible::NullCompressionRequired => "compression method",
             PeerIncompatible::SupportedVersionsExtensionRequired
             | PeerIncompatible::Tls12NotOffered
             | PeerIncompatible::Tls12NotOfferedOrEnabled

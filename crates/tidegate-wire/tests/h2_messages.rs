@@ -354,13 +354,35 @@ fn plain<'a>(method: &'a str, lines: &'a FieldLines) -> RequestParts<'a> {
 }
 
 fn asked(method: &str) -> (End, u32) {
-    let mut end = End::ready_client(Limits::default());
+    asked_within(method, Limits::default())
+}
+
+fn asked_within(method: &str, limits: Limits) -> (End, u32) {
+    let mut end = End::ready_client(limits);
     let lines = FieldLines::new();
     let parts = plain(method, &lines);
     let key = end.connection.send_request(&parts, true, &mut end.out).unwrap();
     end.keys.push(key);
     end.out.clear();
     (end, key.id())
+}
+
+/// A part of them would be taken for all of them. The connection stays.
+#[test]
+fn fields_of_a_response_beyond_what_is_taken_break_its_stream() {
+    let mut limits = Limits::default();
+    limits.head.head_size = 256;
+    let broken = Seen::Broken { id: Some(1), error: StreamError::FieldSectionTooLarge };
+    let long = "y".repeat(200);
+    let large = block(&[(":status", "200"), ("x", &long), ("z", "1")]);
+    let (mut end, _) = asked_within("GET", limits);
+    end.feed(&headers(1, WHOLE, &large));
+    assert_eq!(end.seen, std::slice::from_ref(&broken));
+
+    let (mut end, _) = asked_within("GET", limits);
+    end.feed(&headers(1, BLOCK, block(&[(":status", "200")])));
+    end.feed(&headers(1, WHOLE, block(&[("x", &long), ("z", "1")])));
+    assert_eq!(end.seen.last(), Some(&broken));
 }
 
 #[test]

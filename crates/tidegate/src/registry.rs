@@ -40,7 +40,7 @@ use tidegate_modules::login::{
     Assumed, AssumedGate, BasicGate, CertificateGate, ForwardGate, LoginStore, OpenidGate, RequireGate,
     Services, SignedGate, TokenGate,
 };
-use tidegate_modules::redirect::{Redirect, Respond};
+use tidegate_modules::redirect::{Close, Redirect, Respond};
 use tidegate_modules::rewrite::{HandTo, Rewritten};
 use tidegate_modules::status::StatusPage;
 use tidegate_stats::Worker as Stats;
@@ -309,6 +309,7 @@ impl Registry {
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status, Scope::of(route))),
             Action::HandTo { to } => Rc::new(HandTo::new(to, Scope::of(route))),
             Action::Respond { status, .. } if site.left_out.is_some() => Rc::new(Respond::left_out(*status)),
+            Action::Close => Rc::new(Close),
             Action::Respond { status, body, media_type } => {
                 Rc::new(Respond::new(*status, body.as_deref(), media_type.as_deref()).at(route))
             }

@@ -388,6 +388,7 @@ fn keep_applications<'a>(
             | Action::HandTo { .. }
             | Action::Redirect { .. }
             | Action::Respond { .. }
+            | Action::Close
             | Action::Status
             | Action::Console { .. } => continue,
         };

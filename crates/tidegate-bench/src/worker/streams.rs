@@ -6,7 +6,7 @@
 use super::drive::{Answer, Outcome, READS_IN_A_ROW, broken};
 use super::{GivenUp, Worker, monotonic_ns, ns};
 use crate::connection::{Asked, Exchange};
-use crate::http2::{self, ATTEMPTS, FLOODED};
+use crate::http2::{self, ATTEMPTS, FLOODED, failure_of_connection, failure_of_stream};
 use crate::plan::Load;
 use crate::record::Failure;
 use std::io;
@@ -213,7 +213,7 @@ impl Worker<'_> {
                 }
                 Err(error) => {
                     self.recorder.protocol_error(&error);
-                    return Outcome::Failed(Failure::Malformed);
+                    return Outcome::Failed(failure_of_connection(error));
                 }
             }
         }
@@ -268,9 +268,9 @@ impl Worker<'_> {
                     self.give_up_stream(under_way, Failure::StreamReset, is_unread, now);
                 }
             }
-            Event::Broken { stream: Some(stream), .. } => {
+            Event::Broken { stream: Some(stream), error } => {
                 if let Some(under_way) = session.take(stream) {
-                    self.give_up_stream(under_way, Failure::Malformed, false, now);
+                    self.give_up_stream(under_way, failure_of_stream(error), false, now);
                 }
             }
             Event::GoAway { last_stream, .. } => {

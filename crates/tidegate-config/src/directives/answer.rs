@@ -78,7 +78,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[
-            one("status", Kind::Status { only: &[] }),
+            one_or("status", Kind::Status { only: &[] }, &["close"]),
             Argument { name: "text", kind: Kind::Text { most: 65536 }, count: Count::Optional, words: &[] },
         ],
         properties: &[Property {
@@ -88,7 +88,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
             doc: "The media type of the text. Without it `text/html` where the text begins with `<`, else `text/plain`.",
         }],
         doc: "A fixed answer: a status, any but 206 and 304, which are for files, and a short text. An error without a text gets the `error-page` of its status, \
-              or the server's short page; one with a text is sent as it is, and an empty one is sent empty.",
+              or the server's short page; one with a text is sent as it is, and an empty one is sent empty. `respond close` gives no answer and ends \
+              the connection; in logs and figures it is a 403, which a client behind a trusted proxy is sent. Of the conditions of a request \
+              (`If-Match` and the like) a 200 heeds those that do without an entity tag and a date.",
         example: "respond 200 \"all is well\"",
         ..Directive::new("respond", INSIDE)
     },
@@ -123,7 +125,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         inheritance: Inheritance::Adds(Apply::to_route(Inherited::add_error_page)),
         doc: "The page of the site that is shown for an error of the server's own, or for each of several. The status stays what it is. What an \
               application answers is left alone unless `intercept` asks for it. `off` without quotes takes an inherited \
-              page away. Whoever may not have the page by its path gets a plain error.",
+              page away. Whoever may not have the page by its path gets a plain error. What the server answers before a site is asked has none: a \
+              request that cannot be read, 408, 417, 421, 425, 505, and what is beyond the `limits` of the server (414, 431), not those of the \
+              site or the route.",
         example: "error-page 404 \"/404.html\"",
         ..Directive::new("error-page", EVERYWHERE)
     },
@@ -193,7 +197,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               quotes only takes it away. Written twice in one level, both are sent, and `check` asks whether that is meant. With `add` it stands beside others of its name and takes the place of none, with \
               `missing` it is only sent where the answer has none. `{client}`, `{country}` (its country, as the `country-database` says), `{language}` (of `languages`), `{host}`, `{method}`, `{path}`, `{query}`, `{scheme}`, `{uri}`, `{user}` (who has logged in) and `{groups}` (those of that user, with commas between them) are \
               filled in, and `{header.NAME}`, `{cookie.NAME}`, `{query.NAME}`, `{value.NAME}`, `{1}` and `{id}` (stars and \
-              groups of the route), with a default where one may be empty, `{cookie.ab:-a}`; `{path}` is the path that the client has asked for, also where `index` or `try` lead to another. \
+              groups of the route), with a default where one may be empty, `{cookie.ab:-a}`; where all that comes of them is nothing, the field is not sent. `{path}` is the path that the client has asked for, also where `index` or `try` lead to another. \
               A word in brackets that is no placeholder is a mistake; a word that is meant as it is stands in two of them, `{{word}}`. Other text in brackets, such as JSON, is left as it is. \
               Fields that the server itself must get right are refused.",
         example: "header \"X-Content-Type-Options\" \"nosniff\"",

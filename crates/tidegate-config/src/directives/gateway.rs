@@ -186,7 +186,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         doc: "A field set on every request, in place of one of the same name; `off` without quotes takes it away, `pass` lets \
               through what any client sends, also where it is a field that only proxies send (`X-User`). With `add` \
               it stands beside what the client has sent, with `missing` it is only set where the client has sent none. \
-              Placeholders are filled in as in `header`.",
+              Placeholders are filled in as in `header`: where nothing comes of them, none is set, and what the client has sent is \
+              dropped all the same.",
         example: "request-header \"X-Api-Key\" \"secret\"",
         ..Directive::new("request-header", PROXY)
     },

@@ -89,6 +89,13 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("hand-to", &[Context::Route])
     },
     Directive {
+        doc: "Only the server itself comes here: by `hand-to`, `rewrite`, `try`, `index`, an `error-page`, or where a script leads \
+              with a path in `Location`. A client that asks for such a path is answered 404, as if nothing were there; the `error-page` \
+              of the route is what it sees. Whoever may choose the path of a `hand-to` may choose one of these.",
+        example: "internal",
+        ..Directive::new("internal", &[Context::Route])
+    },
+    Directive {
         arguments: &[one("name", Kind::Token)],
         children: Children::Deferred,
         repeats: true,

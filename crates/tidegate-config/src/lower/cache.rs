@@ -496,7 +496,7 @@ fn made_here(action: &Action) -> Option<&'static str> {
         Action::Files(_) | Action::Fastcgi(_) | Action::Scgi(_) | Action::Cgi(_) | Action::Proxy(_) => None,
         Action::HandTo { .. } => Some("another route answers, and what that one says counts"),
         Action::Redirect { .. } => Some("a redirect is made at once"),
-        Action::Respond { .. } => Some("what `respond` says is made at once"),
+        Action::Respond { .. } | Action::Close => Some("what `respond` says is made at once"),
         Action::Status | Action::Console { .. } => Some("these figures are made anew each time"),
     }
 }
@@ -537,6 +537,7 @@ fn roots(action: &Action) -> Vec<&Path> {
         Action::HandTo { .. }
         | Action::Redirect { .. }
         | Action::Respond { .. }
+        | Action::Close
         | Action::Status
         | Action::Console { .. } => Vec::new(),
     }

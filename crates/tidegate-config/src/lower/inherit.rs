@@ -13,7 +13,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
 use crate::lower::cache::{self, Stores};
 use crate::lower::rules::{Names, method};
-use crate::lower::{access, limits, login, placeholders, rates};
+use crate::lower::{access, error_pages, limits, login, placeholders, rates};
 use crate::settings::{
     Access, AccessRule, AccessRules, Ban, Bandwidth, Coding, Compress, Cors, FieldMode, Identification,
     Limit, Listing, MoreField, Network, NetworkSet, Origin, RequestLimits, RouteCache, Sampling, Shared,
@@ -269,6 +269,7 @@ impl Inherited {
         if let Some(block) = has("limits").filter(|item| item.directive.inheritance.is_some()) {
             limits::check(checker, block, &mut self.limits, &self.limits_of_server);
         }
+        error_pages::unshown(checker, items, self);
     }
 
     /// Ends a level of access: its rules stand beside those of the levels around it.

@@ -6,9 +6,11 @@
 mod access;
 mod admin;
 pub(crate) mod cache;
+mod closed_targets;
 mod dead;
 mod directory;
 mod dns;
+mod error_pages;
 mod forward;
 mod gateway;
 mod idle;

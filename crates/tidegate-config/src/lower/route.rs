@@ -77,6 +77,7 @@ pub(super) fn route(
     let is_own = !is_site && item.child("trusted-proxies").is_some();
     let trusted_proxies = is_own.then(|| inherited.trusted_proxies.clone());
     let cache = cache::of_route(checker, item, &inherited, &action, is_site);
+    inherited.access.is_internal = !is_site && item.child("internal").is_some();
     let has_own_root = !is_site && (item.child("root").is_some() || item.child("alias").is_some());
     Route {
         trusted_proxies,
@@ -231,7 +232,7 @@ fn rewrite(checker: &mut Checker<'_>, item: &Item, action: &Action, pattern: &Pa
         Action::HandTo { .. } if item.child("hand-to").is_none() => return None,
         Action::HandTo { .. } => "hand-to",
         Action::Redirect { .. } => "redirect",
-        Action::Respond { .. } => "respond",
+        Action::Respond { .. } | Action::Close => "respond",
         Action::Status => "status",
         Action::Console { .. } => "console",
         _ => return rewrite.texts().pop(),
@@ -277,8 +278,23 @@ fn check_change(checker: &mut Checker<'_>, item: &Item, inherited: &Inherited) {
 }
 
 fn respond_action(checker: &mut Checker<'_>, item: &Item) -> Action {
-    let status = u16::try_from(number(item)).unwrap_or_default();
     let body = item.texts().pop();
+    if item.is_word("close") {
+        if body.is_some() || item.property("type").is_some() {
+            let message = "`respond close` gives no answer, and so has no text";
+            let help = "take the text out, or write a status in place of `close`";
+            checker.diagnostics.push(item.error(message).help(help));
+        }
+        return Action::Close;
+    }
+    let status = u16::try_from(number(item)).unwrap_or_default();
+    if status == 444 {
+        let warning = Diagnostic::warning("444 is no status of HTTP, and clients would be sent it");
+        let warning = warning.at(&item.file.source, item.header.clone());
+        checker.diagnostics.push(
+            warning.help("what nginx does with it is `respond close`: the connection ends without an answer"),
+        );
+    }
     if body.as_ref().is_some_and(|body| !body.is_empty()) && matches!(status, 204 | 205 | 304) {
         let message = format!("a response of status {status} has no text");
         checker.diagnostics.push(item.error_at(1, message).help("take the text out, or answer 200"));

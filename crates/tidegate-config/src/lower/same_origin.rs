@@ -31,6 +31,7 @@ fn has_pages(action: &Action) -> bool {
         Action::Files(_) | Action::Cgi(_) | Action::Fastcgi(_) | Action::Scgi(_) | Action::Proxy(_) => true,
         // These texts are the operator's, and what is handed on is answered by one of the others.
         Action::Respond { .. }
+        | Action::Close
         | Action::Redirect { .. }
         | Action::HandTo { .. }
         | Action::Status

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::{
-    Claims, Server, access_log, cache, dead, host_text, idle, load_hook, login, overlap, route, tls,
+    Claims, Server, access_log, cache, closed_targets, dead, error_pages, host_text, idle, load_hook, login,
+    overlap, route, tls,
 };
 use crate::check::{Checker, Item, number};
 use crate::diagnostic::{Diagnostic, Severity};
@@ -13,8 +14,7 @@ use crate::disk::{Disk, What};
 use crate::include::TopNode;
 use crate::settings::gateway::Script;
 use crate::settings::{
-    Action, Condition, HostPattern, ListenAddress, Listener, Network, PathPattern, Route, Settings, Site,
-    SiteLog, Try, Whom,
+    Action, Condition, HostPattern, ListenAddress, Listener, PathPattern, Route, Settings, Site, SiteLog, Try,
 };
 use crate::value::{Value, covers, is_name, pattern_text};
 
@@ -110,7 +110,8 @@ pub(super) fn site(
     }
     sources(checker, item, &routes);
     stripped(checker, &routes, &written);
-    pages(checker, disk, item, &routes);
+    error_pages::check(checker, disk, item, &routes);
+    closed_targets::check(checker, item, &routes, &written);
     if let Some(log) = item.child("access-log") {
         server.logs.add(checker, disk, log);
     }
@@ -220,7 +221,8 @@ fn guards_one_path(
     route: &Item,
     root: Option<&Path>,
 ) {
-    const GUARDS: [&str; 9] = [
+    const GUARDS: [&str; 10] = [
+        "internal",
         "login",
         "require",
         "allow",
@@ -362,6 +364,11 @@ fn names_of_routes(checker: &mut Checker<'_>, site: &Item, routes: &[Route], wri
                 format!("`{}` in the route `{name}`, which is chosen by its name", clause.directive.name);
             let help = "no condition is asked for here; write it in the routes that lead here";
             checker.diagnostics.push(clause.error(message).help(help));
+        }
+        if let Some(word) = item.child("internal") {
+            let message = format!("`internal` in the route `{name}`, which no client reaches anyway");
+            let warning = Diagnostic::warning(message).at(&word.file.source, word.header.clone());
+            checker.diagnostics.push(warning.help("take it out: no path matches a name"));
         }
         if !used.contains(name.as_str()) {
             let message = format!("nothing leads to the route `{name}`");
@@ -540,100 +547,8 @@ pub(super) fn of_other_hosts(checker: &mut Checker<'_>, settings: &Settings, nod
     }
 }
 
-/// Warns of error pages that are no files, where files answer for their paths.
-fn pages(checker: &mut Checker<'_>, disk: &dyn Disk, site: &Item, routes: &[Route]) {
-    let mut seen: HashSet<&str> = HashSet::new();
-    let pages = routes.iter().flat_map(|route| &route.error_pages).map(|(_, page)| page.as_str());
-    for page in pages.filter(|page| seen.insert(page)) {
-        let route = routes.iter().find(|route| matches(&route.pattern, page));
-        let Some(Action::Files(files)) = route.map(|route| &route.action) else { continue };
-        // What `try` finds is for the moment of the request.
-        let below = page.strip_prefix(files.strip_prefix.as_deref().unwrap_or_default());
-        let (Some(below), true) = (below, files.try_list.is_empty()) else { continue };
-        let path = files.root.join(below.trim_start_matches('/'));
-        let problem = match disk.what(&path) {
-            What::Missing => "does not exist",
-            What::Dangling => "is a link that leads nowhere",
-            What::Folder => "is a folder",
-            What::File | What::Special | What::Hidden => continue,
-        };
-        let message = format!("the error page `{page}` cannot be shown: {} {problem}", path.display());
-        let help = "make the file; without it the server's own short page is sent";
-        for item in error_pages(site, None, page) {
-            let warning = Diagnostic::warning(&*message).at(&item.file.source, item.header.clone());
-            checker.diagnostics.push(warning.help(help));
-        }
-    }
-    unseen_pages(checker, site, routes);
-}
-
-/// The lines of a site that name an error page, of one status or of any; the site itself where they stand around it.
-fn error_pages<'i>(site: &'i Item, code: Option<u16>, page: &str) -> Vec<&'i Item> {
-    let blocks = std::iter::once(site).chain(site.children.iter());
-    let names_it = |item: &&Item| {
-        item.directive.name == "error-page"
-            && item.texts().iter().any(|text| text == page)
-            && code.is_none_or(|code| item.numbers().any(|named| named == u64::from(code)))
-    };
-    let written: Vec<&Item> = blocks.flat_map(|block| &block.children).filter(names_it).collect();
-    if written.is_empty() { vec![site] } else { written }
-}
-
-/// Warns of error pages that whoever gets the error may not have: the page is asked for as the client would ask.
-fn unseen_pages(checker: &mut Checker<'_>, site: &Item, routes: &[Route]) {
-    let mut said: HashSet<(u16, &str)> = HashSet::new();
-    for (code, page) in routes.iter().flat_map(|route| &route.error_pages) {
-        if !said.insert((*code, page)) {
-            continue;
-        }
-        let is_spared = |route: &&Route| {
-            route.conditions.iter().any(|clause| match &clause.condition {
-                Condition::Path(paths) => {
-                    paths.iter().any(|pattern| matches(pattern, page)) == clause.is_negated
-                }
-                _ => false,
-            })
-        };
-        let on_the_way = routes.iter().filter(|route| matches(&route.pattern, page) && !is_spared(route));
-        let mut on_the_way = on_the_way.scan(false, |is_over, route| {
-            let is_asked = !*is_over;
-            *is_over |= route.conditions.is_empty();
-            is_asked.then_some(route)
-        });
-        let found = on_the_way.find_map(|route| {
-            let is_last = route.conditions.is_empty();
-            let login = route.identification.login.as_ref().filter(|_| *code == 401 && is_last);
-            let allows = route.access.levels.iter().filter_map(|rules| rules.last_allow());
-            let mut some = allows.filter(|rule| rule.whom != Whom::Network(Network::All));
-            let allow = some.next().filter(|_| *code == 403 && is_last).map(|rule| &rule.origin);
-            let says = matches!(&route.action, Action::Respond { status, .. } if status == code);
-            match (login, allow) {
-                (Some(login), _) => Some((
-                    format!("`login` ({}) asks for a password for it, too", login.origin),
-                    format!("write `route \"{page}\" {{ login off }}`"),
-                )),
-                (_, Some(origin)) => Some((
-                    format!("`allow` ({origin}) keeps it from the same clients"),
-                    format!("write `route \"{page}\" {{ access off }}`"),
-                )),
-                _ if says && !matches!(&route.pattern, PathPattern::Exact(path) if path == page) => Some((
-                    format!("`respond` ({}) answers for its path as well", route.origin),
-                    format!("write `unless path \"{page}\"` in that route"),
-                )),
-                _ => None,
-            }
-        });
-        let Some((why, help)) = found else { continue };
-        for item in error_pages(site, Some(*code), page) {
-            let message = format!("nobody sees the error page `{page}` of {code}: {why}");
-            let warning = Diagnostic::warning(message).at(&item.file.source, item.header.clone());
-            checker.diagnostics.push(warning.help(&*help));
-        }
-    }
-}
-
 /// Whether a pattern matches a path.
-fn matches(pattern: &PathPattern, path: &str) -> bool {
+pub(super) fn matches(pattern: &PathPattern, path: &str) -> bool {
     pattern.matches(path.as_bytes())
 }
 

@@ -19,13 +19,18 @@ pub struct Access {
     pub requires_client_certificate: bool,
     /// The methods that may be used; `None` for all.
     pub methods: Option<Shared<Vec<String>>>,
+    /// No client comes here by the path that it asks for: only what the server asks itself does.
+    pub is_internal: bool,
 }
 
 impl Access {
     /// Whether everyone is let in.
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.levels.is_empty() && !self.requires_client_certificate && self.methods.is_none()
+        self.levels.is_empty()
+            && !self.requires_client_certificate
+            && self.methods.is_none()
+            && !self.is_internal
     }
 }
 

@@ -13,6 +13,7 @@ impl Action {
             | Action::HandTo { .. }
             | Action::Redirect { .. }
             | Action::Respond { .. }
+            | Action::Close
             | Action::Status
             | Action::Console { .. } => false,
         }
@@ -29,6 +30,7 @@ impl Action {
             | Action::HandTo { .. }
             | Action::Redirect { .. }
             | Action::Respond { .. }
+            | Action::Close
             | Action::Status
             | Action::Console { .. } => return None,
         };
@@ -37,7 +39,7 @@ impl Action {
 
     /// Whether it answers every request with an error: who may not have a path may not have it by an `index` either.
     pub fn refuses(&self) -> bool {
-        matches!(self, Action::Respond { status: 400.., .. })
+        matches!(self, Action::Close | Action::Respond { status: 400.., .. })
     }
 
     /// Whether a path may name the source of one of its programs: a file that is run, and must never be sent.
@@ -71,7 +73,8 @@ impl Action {
             | Action::Files(_)
             | Action::HandTo { .. }
             | Action::Redirect { .. }
-            | Action::Respond { .. } => false,
+            | Action::Respond { .. }
+            | Action::Close => false,
         }
     }
 

@@ -32,6 +32,10 @@ pub(crate) fn host(text: &str) -> Result<HostPattern, ValueError> {
     if !name.is_ascii() {
         return bad("it holds letters outside ASCII", "write its ASCII form, which begins with `xn--`");
     }
+    if let Some(rest) = name.strip_prefix('.').filter(|rest| !rest.is_empty()) {
+        let help = format!("for a name and all below it write both: `\"{rest}\" \"*.{rest}\"`");
+        return bad("it begins with a dot", &help);
+    }
     let (labels, is_suffix) = match name.strip_prefix("*.") {
         Some(rest) => (rest, true),
         None => (name.as_str(), false),

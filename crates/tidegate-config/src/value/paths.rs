@@ -286,6 +286,12 @@ pub(super) fn site_path(text: &str) -> Result<String, ValueError> {
                 let path = behind.find('/').and_then(|at| behind.get(at..)).unwrap_or("/");
                 format!("write the path alone, `\"{path}\"`; `redirect` in a route leads to other hosts")
             }
+            None if text.starts_with('@') => {
+                return Err(ValueError::new(
+                    format!("`{text}` is the name of a route, and no path of the site"),
+                    format!("a name is for `try` alone: {NOT_FOR_CLIENTS}"),
+                ));
+            }
             None => format!("paths of a site begin with `/`: `\"/{text}\"`"),
         };
         return Err(ValueError::new(format!("`{text}` is no path of the site"), help));
@@ -405,13 +411,17 @@ fn only_names_its_host(text: &str) -> Result<(), ValueError> {
     }
 }
 
+/// How a route is had that only the server comes to.
+const NOT_FOR_CLIENTS: &str = "give the route a path, and write `internal` in it where no client is to ask for that: `route \"/app\" { internal; … }`";
+
 /// Reads the path that a request is for in place of its own, with a query perhaps.
 pub(super) fn rewrite(text: &str) -> Result<String, ValueError> {
     if text.starts_with('@') {
         return Err(ValueError::new(
             format!("`{text}` is the name of a route, and no path of the site"),
             format!(
-                "what leads to a name is `try`: write `try \"{text}\"`, or `try \"{{path}}\" \"{text}\"` where files come first"
+                "what leads to a name is `try`: write `try \"{text}\"`, or `try \"{{path}}\" \"{text}\"` where files come first; for any \
+                 other way {NOT_FOR_CLIENTS}"
             ),
         ));
     }

@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::exchange::{Exchange, Local, LocalSource};
 use crate::https::Arrival;
 use crate::interim::InterimQueue;
-use crate::limits::{TooLarge, excess};
+use crate::limits::{Excess, TooLarge, excess};
 use crate::log::{self, EntryFields, Sink};
 use crate::rate::Held;
 use crate::remote::Remote;
@@ -387,12 +387,6 @@ impl Connection {
         }
         let Asked { site, remote, is_tls, limits: own, now } = *asked;
         let limits = own.unwrap_or(&engine.settings.limits.request);
-        if own.is_some()
-            && let Some((status, kind)) = excess(limits, head.target, head.size)
-        {
-            stats.parse_errors.add(kind, 1);
-            return Err(answer::error(status).into());
-        }
         let is_too_large = head.content_length.is_some_and(|len| len > limits.body_size);
         if is_too_large {
             stats.parse_errors.add(ParseError::BodyTooLarge, 1);
@@ -453,6 +447,13 @@ impl Connection {
             return Err(Rejected(Outcome::TurnedAway, admission.busy()));
         }
         let mut refused = fault.and_then(|fault| site.refuses_path(fault));
+        if own.is_some()
+            && refused.is_none()
+            && let Some(Excess { kind, status, why }) = excess(limits, head.target, head.size)
+        {
+            stats.parse_errors.add(kind, 1);
+            refused = Some(Box::new(Refused { status, why: why.into(), is_unrouted: false }));
+        }
         if is_too_large && refused.is_none() {
             let why = TooLarge { limits, length: head.content_length }.to_string().into();
             refused = Some(Box::new(Refused { status: Status::CONTENT_TOO_LARGE, why, is_unrouted: false }));

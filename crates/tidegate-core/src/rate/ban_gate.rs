@@ -66,11 +66,8 @@ impl BanGate {
 impl BanGate {
     fn refusal(&self, exchange: &Exchange<'_>, left: Duration) -> Response {
         let settings = &*self.0.settings;
-        if settings.answer.is_none()
-            && !exchange.state.remote.is_trusted
-            && let Some(holds) = &exchange.state.holds
-        {
-            holds.sever();
+        if settings.answer.is_none() {
+            exchange.close_unanswered();
         }
         let status = settings.answer.map_or(Status::TOO_MANY_REQUESTS, Status);
         let response = answer::refused(exchange, status, Refused(settings));

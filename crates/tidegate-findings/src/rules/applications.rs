@@ -117,6 +117,7 @@ pub(crate) fn gateway_of(route: &Route) -> Option<&Gateway> {
         Action::Files(_)
         | Action::Redirect { .. }
         | Action::Respond { .. }
+        | Action::Close
         | Action::HandTo { .. }
         | Action::Status
         | Action::Console { .. } => None,

@@ -191,21 +191,16 @@ impl Proxy {
             lines.extend_from_slice(b"Early-Data: 1\r\n");
         }
         for (name, value) in &self.request_fields {
-            match value.fixed() {
-                Some("") => {} // taken away
-                Some(value) => append_field(lines, name, value.as_bytes()).ok()?,
-                None => {
-                    let filled = value.fill(exchange);
-                    // Where nobody has logged in there is nobody to tell of: an empty name is none.
-                    if !(filled.is_empty() && value.asks_for_user()) {
-                        append_field(lines, name, filled.as_bytes()).ok()?;
-                    }
-                }
+            // A fixed text that is empty has only taken the field away.
+            if let Some(value) = value.field_value(exchange).filter(|value| !value.is_empty()) {
+                append_field(lines, name, value.as_bytes()).ok()?;
             }
         }
         for ((name, value, mode), is_there) in self.more_fields.iter().zip(is_there) {
-            if *mode == FieldMode::Add || !is_there {
-                append_field(lines, name, value.fill(exchange).as_bytes()).ok()?;
+            if (*mode == FieldMode::Add || !is_there)
+                && let Some(value) = value.field_value(exchange)
+            {
+                append_field(lines, name, value.as_bytes()).ok()?;
             }
         }
         Some(())

@@ -209,6 +209,9 @@ pub enum StreamError {
     /// A head or a trailer section that breaks a rule of section 8.
     #[error(transparent)]
     Malformed(#[from] Malformed),
+    /// Fields of a response, or behind it, beyond what is taken of a message (section 10.5.1).
+    #[error("a field section larger than is taken")]
+    FieldSectionTooLarge,
     /// DATA or HEADERS behind the end of the stream.
     #[error("a frame behind the end of the stream")]
     Closed,
@@ -246,7 +249,7 @@ impl StreamError {
             StreamError::TooManyStreams => ErrorCode::REFUSED_STREAM,
             StreamError::WindowOverflow | StreamError::WindowExceeded => ErrorCode::FLOW_CONTROL_ERROR,
             StreamError::PriorityLength => ErrorCode::FRAME_SIZE_ERROR,
-            StreamError::EmptyData => ErrorCode::ENHANCE_YOUR_CALM,
+            StreamError::EmptyData | StreamError::FieldSectionTooLarge => ErrorCode::ENHANCE_YOUR_CALM,
         }
     }
 }

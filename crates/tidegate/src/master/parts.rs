@@ -47,6 +47,7 @@ fn connections(action: &Action) -> Option<Connections> {
         | Action::HandTo { .. }
         | Action::Redirect { .. }
         | Action::Respond { .. }
+        | Action::Close
         | Action::Status
         | Action::Console { .. } => None,
     }
@@ -62,6 +63,7 @@ fn connections_mut(action: &mut Action) -> Option<&mut Connections> {
         | Action::HandTo { .. }
         | Action::Redirect { .. }
         | Action::Respond { .. }
+        | Action::Close
         | Action::Status
         | Action::Console { .. } => None,
     }

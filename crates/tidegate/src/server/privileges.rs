@@ -222,7 +222,9 @@ fn folders(action: &Action) -> Vec<&Path> {
             root.into_iter().chain(script).chain(sent).collect()
         }
         Action::Proxy(proxy) => proxy.gateway.sendfile.iter().map(|folder| folder.root.as_path()).collect(),
-        Action::HandTo { .. } | Action::Redirect { .. } | Action::Respond { .. } => Vec::new(),
+        Action::HandTo { .. } | Action::Redirect { .. } | Action::Respond { .. } | Action::Close => {
+            Vec::new()
+        }
         Action::Status | Action::Console { .. } => Vec::new(),
     }
 }

@@ -229,7 +229,7 @@ pub(super) fn peer2(answer: impl Fn(usize, u32, &mut TcpStream) + Send + Sync + 
 #[test]
 fn resets_and_goodbyes_are_counted_by_kind_or_sent_anew() {
     type Script = fn(usize, u32, &mut TcpStream);
-    let cases: [(&str, u64, Script); 7] = [
+    let cases: [(&str, u64, Script); 9] = [
         ("stream_reset", 12, |_, id, stream| drop(stream.write_all(&frame(3, 0, id, &[0, 0, 0, 2])))),
         // Turned away again and again.
         ("stream_reset", 12, |_, id, stream| drop(stream.write_all(&frame(3, 0, id, &[0, 0, 0, 7])))),
@@ -254,6 +254,18 @@ fn resets_and_goodbyes_are_counted_by_kind_or_sent_anew() {
         ("malformed", 12, |_, id, stream| {
             let hints = frame(1, 4, id, b"\x08\x03103").repeat(65);
             drop(stream.write_all(&[hints, ok(id)].concat()));
+        }),
+        // A field of 4000 bytes, twenty times by its place in the table.
+        ("head_too_large", 12, |_, id, stream| {
+            let field = [&b"\x88\x40\x01a\x7f\xa1\x1e"[..], &[b'x'; 4000], &[0xbe; 20]].concat();
+            drop(stream.write_all(&frame(1, 5, id, &field)));
+        }),
+        // A field of 100,000 bytes, in pieces.
+        ("head_too_large", 12, |_, id, stream| {
+            let first = frame(1, 1, id, b"\x88\x00\x01a\x7f\xa1\x8c\x06");
+            let pieces =
+                (1..=10).flat_map(|piece| frame(9, if piece == 10 { 4 } else { 0 }, id, &[b'x'; 10_000]));
+            drop(stream.write_all(&first.into_iter().chain(pieces).collect::<Vec<u8>>()));
         }),
     ];
     for (place, (kind, failed, script)) in cases.into_iter().enumerate() {

@@ -10,7 +10,7 @@ use super::operate::Answer;
 use super::request::Request;
 use super::worker::Worker;
 use crate::clock::monotonic_ns;
-use crate::http2::{ATTEMPTS, FLOODED};
+use crate::http2::{ATTEMPTS, FLOODED, failure_of_connection, failure_of_stream};
 use crate::record::{Failure, Stamps};
 use crate::scenario::Client;
 use crate::worker::connect_failure;
@@ -263,7 +263,7 @@ impl Worker<'_> {
                 }
                 Err(error) => {
                     self.recorder.protocol_error(&error);
-                    return Then::Failed(Failure::Malformed);
+                    return Then::Failed(failure_of_connection(error));
                 }
             }
         }
@@ -432,9 +432,9 @@ impl Streams {
                     });
                 }
             }
-            Event::Broken { stream: Some(stream), .. } => {
+            Event::Broken { stream: Some(stream), error } => {
                 if let Some(under_way) = self.session.take(stream) {
-                    ended.push(Ended::Failed(Failure::Malformed, Unanswered::stream(&under_way)));
+                    ended.push(Ended::Failed(failure_of_stream(error), Unanswered::stream(&under_way)));
                 }
             }
             Event::GoAway { last_stream, .. } => {
