@@ -626,7 +626,7 @@ mod tests {
     /// An idle connection is this and nothing else: it owns no buffer.
     #[test]
     fn size_of_an_idle_connection() {
-        let parts = [Slab::<Connection>::SLOT_SIZE, Wheel::NODE_SIZE];
+        let parts = [Slab::<Connection>::SLOT_SIZE, <Wheel>::NODE_SIZE];
         assert!(parts.iter().sum::<usize>() <= 232, "in the slab and on the wheel: {parts:?} bytes");
     }
 
