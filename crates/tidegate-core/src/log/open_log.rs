@@ -242,7 +242,6 @@ impl OpenLog {
 
 fn lost(count: u64) -> String {
     match count {
-        0 => "no line was lost".to_owned(),
         1 => "1 line was lost".to_owned(),
         _ => format!("{count} lines were lost"),
     }
