@@ -29,8 +29,8 @@ use tidegate_modules::cache_desk::{CacheOrder, CacheReply, StoreFigures};
 use tidegate_modules::gateway::balance::groups::Finding;
 use tidegate_modules::gateway::balance::report::GroupReport;
 use tidegate_modules::gateway::pool_directory::{PoolAddress, PoolDemand, PoolUpdate};
-use tidegate_modules::status::ProviderReport;
 use tidegate_modules::status::{LaneReport, Report, Used, WorkerFigures};
+use tidegate_modules::status::{LimitStoreReport, ProviderReport};
 use tidegate_stats::series::SeriesFigures;
 use tidegate_stats::{ListenerFigures, Snapshot, TimesFigures};
 
@@ -316,6 +316,9 @@ pub struct Figures {
     /// By its logins.
     #[serde(default)]
     pub providers: Vec<ProviderReport>,
+    /// Of the store of limits that it asks.
+    #[serde(default)]
+    pub limit_store: Option<LimitStoreReport>,
     /// Of the machine.
     #[serde(default)]
     pub used: Used,

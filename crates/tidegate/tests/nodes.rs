@@ -210,6 +210,28 @@ fn a_server_starts_without_its_store() {
     wait_for_log(&server, "this server keeps to its part, servers: 4");
 }
 
+/// Why the store does not answer is said each time that it is another reason, and it is shared when all is answered.
+#[test]
+fn each_reason_for_which_a_store_is_not_used_is_said() {
+    let (folder, port) = (Folder::new("node-reasons"), free_port());
+    let server = Server::with_config(&folder, &settings(&folder, port));
+    wait_for_log(&server, "Connection refused");
+    let Some(store) = Store::start_with(&folder, port, &["--requirepass", "another"]) else { return };
+    wait_for_log(&server, "WRONGPASS");
+    let figures = || server.tell(&["status", "--prometheus"]).stdout;
+    let up = |is_up: u8| format!("tidegate_limit_store_up{{address=\"{HOST}:{port}\"}} {is_up}\n");
+    assert!(figures().contains(&up(0)));
+    assert!(server.tell(&["status"]).stdout.contains("WRONGPASS"));
+    drop(store);
+    let store = Store::start_with(&folder, port, &["--maxmemory", "1"]).unwrap();
+    wait_for_log(&server, "OOM");
+    drop(store);
+    assert!(!log(&server).contains("limits are shared"), "nothing was answered until now");
+    let _store = Store::start(&folder, port).unwrap();
+    wait_for_log(&server, "limits are shared");
+    wait_for(|| figures().contains(&up(1)).then_some(()), "the figure that tells of it");
+}
+
 fn banning(folder: &Folder, port: u16) -> String {
     let (password, log) = (folder.write("password", "secret\n"), folder.path("error.log"));
     format!(

@@ -169,7 +169,7 @@ fn a_collector_is_told_all_metrics() {
         "{positive:?}"
     );
     assert!(point.time_unix_nano >= point.start_time_unix_nano && point.start_time_unix_nano > 0);
-    assert!(counted(&server).0 > 0);
+    wait_for(|| (counted(&server).0 > 0).then_some(()), "it to be counted");
 }
 
 /// How many histograms the requests are told in.
@@ -357,4 +357,21 @@ fn a_sampled_request_is_a_span_and_its_tries_are_below_it() {
     let said = || server.tell(&["status", "--prometheus"]).stdout;
     wait_for(|| said().contains("\ntidegate_otlp_spans_total 1\n").then_some(()), "the span to be counted");
     assert!(said().contains("\ntidegate_otlp_spans_lost_total 0\n"));
+}
+
+/// What is counted goes on behind an upgrade.
+#[test]
+fn an_upgrade_keeps_what_was_counted_of_messages() {
+    let folder = Folder::new("otlp-upgrade");
+    let (address, told) = collector(vec![ok(&[])]);
+    let text = format!(
+        "workers 1\nlisten \"127.0.0.1:0\"\nstatistics {{ otlp \"http://{address}/base\" interval=\"10m\" }}\n\
+         site \"a.test\" \"localhost\" {{ respond 404; route \"/x\" {{ respond 200 \"x\" }} }}\n"
+    );
+    let server = Server::with_config(&folder, &text);
+    receive(&told, "the first message");
+    wait_for(|| (counted(&server) == (1, 0)).then_some(()), "the first message to be counted");
+    assert_eq!(server.tell(&["upgrade"]).code, Some(0));
+    receive(&told, "the first message of the new process");
+    wait_for(|| (counted(&server).0 >= 2).then_some(()), "both to be counted");
 }

@@ -2,7 +2,8 @@
 
 use super::pattern::{self, push_fraction};
 use super::record;
-use super::{Sink, Writer, push_escaped, push_json_escaped};
+use super::texts::Texts;
+use super::{Sink, Writer, push_json_escaped};
 use crate::box_pool::BoxPool;
 use crate::client_names::ClientNames;
 use crate::trace::{Asked, Trace};
@@ -225,6 +226,8 @@ struct Buffer {
     format: AccessFormat,
     only_errors: bool,
     goes_to: Destination,
+    /// What there is for the texts of a line.
+    texts: Texts,
     lines: Vec<u8>,
 }
 
@@ -285,7 +288,8 @@ impl AccessBuffers {
             Some(buffer) => (buffer.format, buffer.only_errors) = (format, only_errors),
             None => {
                 let goes_to = Destination::of(&log.target);
-                self.buffers.push(Buffer { sink, format, only_errors, goes_to, lines: Vec::new() });
+                let (texts, lines) = (Texts::to(&log.target), Vec::new());
+                self.buffers.push(Buffer { sink, format, only_errors, goes_to, texts, lines });
             }
         }
         self.shows_responses = self.buffers.iter().any(|buffer| match &buffer.format {
@@ -348,23 +352,24 @@ impl AccessBuffers {
             out.push(record::BEGIN);
             out.extend_from_slice(&record::time());
         }
+        let texts = &mut { buffer.texts };
         match &buffer.format {
-            AccessFormat::Common => push_common(out, &self.times.common, entry, ending),
+            AccessFormat::Common => push_common(out, &self.times.common, entry, ending, texts),
             AccessFormat::Combined => {
-                push_common(out, &self.times.common, entry, ending);
+                push_common(out, &self.times.common, entry, ending, texts);
                 for field in [entry.referer, entry.user_agent] {
                     out.extend_from_slice(b" \"");
-                    push_escaped(out, if field.is_empty() { b"-" } else { field });
+                    texts.push(out, if field.is_empty() { b"-" } else { field });
                     out.push(b'"');
                 }
             }
-            AccessFormat::Json => push_json(out, &self.times.rfc3339, entry, ending),
+            AccessFormat::Json => push_json(out, &self.times.rfc3339, entry, ending, texts),
             AccessFormat::Pattern(parts) => {
-                pattern::push(out, parts, &self.times, entry, ending, &self.names)
+                pattern::push(out, parts, &self.times, entry, ending, &self.names, texts)
             }
         }
         if buffer.goes_to == Destination::Journal {
-            push_journal_fields(out, entry, ending);
+            push_journal_fields(out, entry, ending, &mut { buffer.texts });
         }
         out.push(b'\n');
         if out.len() >= FLUSH_AT {
@@ -374,7 +379,7 @@ impl AccessBuffers {
 }
 
 /// What the journal knows of a request beside its line, by the names of its own fields where there are such.
-fn push_journal_fields(out: &mut Vec<u8>, entry: &AccessRecord<'_>, ending: &Ending<'_>) {
+fn push_journal_fields(out: &mut Vec<u8>, entry: &AccessRecord<'_>, ending: &Ending<'_>, texts: &mut Texts) {
     let trace = entry.trace;
     out.push(record::FIELD);
     out.extend_from_slice(b"CLIENT=");
@@ -394,7 +399,7 @@ fn push_journal_fields(out: &mut Vec<u8>, entry: &AccessRecord<'_>, ending: &End
             out.push(record::FIELD);
             out.extend_from_slice(name.as_bytes());
             out.push(b'=');
-            push_escaped(out, value.as_bytes());
+            texts.push(out, value.as_bytes());
         }
     }
     for (name, value) in [
@@ -412,7 +417,7 @@ fn push_journal_fields(out: &mut Vec<u8>, entry: &AccessRecord<'_>, ending: &End
         out.extend_from_slice(b"UPSTREAM=");
         let mut last = String::new();
         trace.each_try(|asked| last = asked.member());
-        push_escaped(out, last.as_bytes());
+        texts.push(out, last.as_bytes());
     }
 }
 
@@ -423,7 +428,13 @@ pub(super) fn push_peer(out: &mut Vec<u8>, peer: Peer) {
     }
 }
 
-fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &AccessRecord<'_>, ending: &Ending<'_>) {
+fn push_common(
+    out: &mut Vec<u8>,
+    time: &[u8],
+    entry: &AccessRecord<'_>,
+    ending: &Ending<'_>,
+    texts: &mut Texts,
+) {
     push_peer(out, entry.client);
     out.extend_from_slice(b" - ");
     let subject = || Some(entry.tls?.client.as_ref()?.subject.as_str());
@@ -435,16 +446,16 @@ fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &AccessRecord<'_>, ending:
                 if n > 0 {
                     out.extend_from_slice(b"\\x20");
                 }
-                push_escaped(out, word.as_bytes());
+                texts.push(out, word.as_bytes());
             }
         }
     }
     out.extend_from_slice(b" [");
     out.extend_from_slice(time);
     out.extend_from_slice(b"] \"");
-    push_escaped(out, entry.method.as_bytes());
+    texts.push(out, entry.method.as_bytes());
     out.push(b' ');
-    push_escaped(out, entry.target.as_bytes());
+    texts.push(out, entry.target.as_bytes());
     out.push(b' ');
     out.extend_from_slice(entry.version.name().as_bytes());
     out.extend_from_slice(b"\" ");
@@ -453,7 +464,13 @@ fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &AccessRecord<'_>, ending:
     push_decimal(out, ending.bytes());
 }
 
-fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &AccessRecord<'_>, ending: &Ending<'_>) {
+fn push_json(
+    out: &mut Vec<u8>,
+    time: &[u8],
+    entry: &AccessRecord<'_>,
+    ending: &Ending<'_>,
+    texts: &mut Texts,
+) {
     out.extend_from_slice(b"{\"time\":\"");
     out.extend_from_slice(time);
     out.extend_from_slice(b"\",\"remote\":\"");
@@ -468,11 +485,11 @@ fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &AccessRecord<'_>, ending: &
         ("user_agent", entry.user_agent),
     ] {
         let _ = write!(out, "\",\"{name}\":\"");
-        push_json_escaped(out, value);
+        texts.push_json(out, value);
     }
     if let Some(user) = entry.user() {
         out.extend_from_slice(b"\",\"user\":\"");
-        push_json_escaped(out, user.as_bytes());
+        texts.push_json(out, user.as_bytes());
     }
     if let Some(tls) = entry.tls {
         let _ = write!(out, "\",\"tls\":\"{}\",\"tls_cipher\":\"{}", tls.version, tls.suite);
@@ -484,7 +501,7 @@ fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &AccessRecord<'_>, ending: &
                 ("client_fingerprint", &client.fingerprint),
             ] {
                 let _ = write!(out, "\",\"{name}\":\"");
-                push_json_escaped(out, value.as_bytes());
+                texts.push_json(out, value.as_bytes());
             }
         }
     }
@@ -497,7 +514,7 @@ fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &AccessRecord<'_>, ending: &
         ] {
             if !value.is_empty() {
                 let _ = write!(out, "\",\"{name}\":\"");
-                push_json_escaped(out, value.as_bytes());
+                texts.push_json(out, value.as_bytes());
             }
         }
     }

@@ -108,11 +108,11 @@ impl Delivery {
             }
             Err(error) => {
                 self.is_blocked = error.kind() == io::ErrorKind::WouldBlock;
-                return Err(error);
+                return Err(if self.is_blocked { busy() } else { error });
             }
         }
         if self.is_blocked {
-            return Err(io::ErrorKind::WouldBlock.into());
+            return Err(busy());
         }
         self.sent = 0;
         Ok(())
@@ -141,6 +141,10 @@ impl Delivery {
         let mut fd = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT)];
         poll(&mut fd, patience.as_ref()).is_ok_and(|count| count > 0)
     }
+}
+
+fn busy() -> io::Error {
+    io::Error::new(io::ErrorKind::WouldBlock, "the daemon takes nothing")
 }
 
 /// Whether the other end of a stream has closed it, or a connection has failed.

@@ -2,7 +2,7 @@
 
 use super::record;
 use super::thinning::{LeftOut, Thinning};
-use super::{Level, Sink, Writer, applications, push_escaped};
+use super::{Level, Sink, Writer, applications, output, push_escaped};
 use std::io::Write;
 use std::panic::Location;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -76,7 +76,7 @@ pub(super) fn say_of_log(sink: Sink, message: std::fmt::Arguments<'_>) {
 pub(super) fn say_of_error_log(sink: Sink, message: std::fmt::Arguments<'_>) -> bool {
     let is_error_log = ERROR_LOG.read().is_ok_and(|log| log.as_ref().is_some_and(|log| log.sink == sink));
     if is_error_log {
-        let _ = writeln!(std::io::stderr(), "tidegate: {message}");
+        output::say_on_stderr(&format!("tidegate: {message}\n"));
     }
     is_error_log
 }

@@ -7,9 +7,11 @@
 //! line is torn, and what another process writes next would be joined to it. So whoever writes to a file looks at its last
 //! byte first and ends a torn line of another. The rest of a line is written only where the file still ends with its
 //! beginning: elsewhere it would begin a line with what a client has chosen (FAULTS 38). Whoever writes behind a torn line
-//! locks the file for that (fcntl(2)), so that it is either completed or ended.
+//! locks the file for that (fcntl(2)), so that it is either completed or ended. A pipe has its rules in
+//! [`pipe_lock`](super::pipe_lock).
 
 use super::delivery::Delivery;
+use super::pipe_lock::{self, PIPE_BUF, PipeLock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, fcntl_lock, openat};
 use rustix::io::Errno;
@@ -23,8 +25,8 @@ use std::time::Duration;
 use tidegate_config::settings::LogTarget;
 use tidegate_io::off_limits;
 
-/// What a pipe takes at once when it says that it takes something (`PIPE_BUF`).
-const PIECE: usize = 4 << 10;
+/// How long nobody looks at a pipe that others write to, or that has too little room: poll(2) says of neither when it is over.
+const TURN: Duration = Duration::from_millis(5);
 
 /// What a file says that takes no more (`EFBIG`).
 const TOO_LARGE: &str = "the limit of file sizes is reached (`ulimit -f`, LimitFSIZE=), or the file is as large as its file system \
@@ -38,6 +40,10 @@ pub(super) struct Output {
     delivery: Option<Box<Delivery>>,
     /// Something that waits for a reader.
     may_stick: bool,
+    /// Of that: kept until a long line is written.
+    lock: Option<PipeLock>,
+    /// Of that: another has the lock, or there is too little room for a long line.
+    awaits_turn: bool,
     /// The last line written is not complete.
     is_torn: bool,
     /// How long the file was then, bytes.
@@ -66,7 +72,17 @@ impl Output {
             _ => None,
         };
         let target = target.clone();
-        Output { target, file, delivery, may_stick: false, is_torn: false, torn_at: 0, is_open_ended: false }
+        Output {
+            target,
+            file,
+            delivery,
+            may_stick: false,
+            lock: None,
+            awaits_turn: false,
+            is_torn: false,
+            torn_at: 0,
+            is_open_ended: false,
+        }
     }
 
     /// Finds out what it is, before anything is written.
@@ -88,6 +104,7 @@ impl Output {
     /// belongs there.
     pub(super) fn replace(&mut self, mut new: Output) -> Option<Output> {
         new.look();
+        self.release();
         let is_other = self.identity() != new.identity();
         let old = std::mem::replace(self, new);
         if is_other {
@@ -123,6 +140,10 @@ impl Output {
 
     /// What is held for it is given up.
     pub(super) fn forget(&mut self) {
+        if self.may_stick && self.is_torn {
+            let _ = self.write_piece(b"\n");
+        }
+        self.release();
         self.is_torn = false;
         if let Some(delivery) = &mut self.delivery {
             delivery.close();
@@ -140,8 +161,10 @@ impl Output {
         if let Some(delivery) = &mut self.delivery {
             return delivery.write(lines);
         }
-        if !self.may_stick
-            && !self.is_torn
+        if self.may_stick {
+            return self.write_to_pipe(lines);
+        }
+        if !self.is_torn
             && let Err(error) = self.end_torn_line()
         {
             return (0, Err(error));
@@ -150,8 +173,7 @@ impl Output {
         while at < lines.len() {
             let rest = &lines[at..];
             // Why a line was written in part is known when the rest of it is not written either.
-            let is_begun = self.is_torn && !self.may_stick;
-            match if is_begun { self.complete(rest) } else { self.append(rest) } {
+            match if self.is_torn { self.complete(rest) } else { self.append(rest) } {
                 Ok(written) => at += written,
                 Err(error) => return (at, Err(error)),
             }
@@ -159,12 +181,61 @@ impl Output {
         (at, Ok(()))
     }
 
-    /// Writes what is taken at once: how many bytes.
+    /// The same of a pipe.
+    fn write_to_pipe(&mut self, lines: &[u8]) -> (usize, io::Result<()>) {
+        self.awaits_turn = true;
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        let Some(lock) = PipeLock::take(self.lock.take(), self.fd(&stdout, &stderr)) else {
+            return (0, Err(io::Error::new(io::ErrorKind::ResourceBusy, "another process writes to it")));
+        };
+        let (mut at, mut is_waiting) = (0, false);
+        while at < lines.len() {
+            let piece = first_piece(&lines[at..]);
+            is_waiting = piece.len() > PIPE_BUF
+                && !self.is_torn
+                && !pipe_lock::has_room(self.fd(&stdout, &stderr), piece.len());
+            let written = if is_waiting { Err(full()) } else { self.write_piece(piece) };
+            match written {
+                Ok(count) => at += count,
+                Err(error) => {
+                    self.awaits_turn = is_waiting;
+                    self.keep(lock, is_waiting);
+                    return (at, Err(error));
+                }
+            }
+            self.is_torn = lines[..at].last().is_some_and(|byte| *byte != b'\n');
+        }
+        self.awaits_turn = false;
+        self.keep(lock, is_waiting);
+        (at, Ok(()))
+    }
+
+    /// Keeps the lock of a pipe while a line waits for its rest or for room, and releases it else.
+    fn keep(&mut self, lock: PipeLock, is_waiting: bool) {
+        self.lock = Some(lock);
+        if !self.is_torn && !is_waiting {
+            self.release();
+        }
+    }
+
+    fn release(&mut self) {
+        if let Some(lock) = self.lock.take() {
+            let (stdout, stderr) = (io::stdout(), io::stderr());
+            lock.release(self.fd(&stdout, &stderr));
+        }
+    }
+
+    /// Bytes that are in a pipe and nobody has read; `None` where that is not known.
+    pub(super) fn unread(&self) -> Option<u64> {
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        self.may_stick.then(|| pipe_lock::unread(self.fd(&stdout, &stderr)))?
+    }
+
+    /// Writes what a file takes at once: how many bytes.
     fn append(&mut self, lines: &[u8]) -> io::Result<usize> {
-        let piece = if self.may_stick { first_piece(lines) } else { lines };
-        let written = self.write_piece(piece)?;
-        self.is_torn = piece[..written].last().is_some_and(|byte| *byte != b'\n');
-        if self.is_torn && !self.may_stick {
+        let written = self.write_piece(lines)?;
+        self.is_torn = lines[..written].last().is_some_and(|byte| *byte != b'\n');
+        if self.is_torn {
             self.tears();
         }
         Ok(written)
@@ -251,8 +322,8 @@ impl Output {
     }
 
     fn write_piece(&mut self, piece: &[u8]) -> io::Result<usize> {
-        if self.may_stick && !self.wait(Duration::ZERO) {
-            return Err(io::Error::new(io::ErrorKind::WouldBlock, "nobody reads it"));
+        if self.may_stick && !self.takes_something(Duration::ZERO) {
+            return Err(full());
         }
         let (stdout, stderr) = (io::stdout(), io::stderr());
         match rustix::io::retry_on_intr(|| rustix::io::write(self.fd(&stdout, &stderr), piece)) {
@@ -267,6 +338,14 @@ impl Output {
         if let Some(delivery) = &self.delivery {
             return delivery.wait(patience);
         }
+        if self.awaits_turn {
+            let _ = poll(&mut [], Timespec::try_from(patience.min(TURN)).ok().as_ref());
+            return true;
+        }
+        self.takes_something(patience)
+    }
+
+    fn takes_something(&self, patience: Duration) -> bool {
         let patience = Timespec::try_from(patience).ok();
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let fd = PollFd::from_borrowed_fd(self.fd(&stdout, &stderr), PollFlags::OUT);
@@ -299,11 +378,26 @@ impl Output {
     }
 }
 
-/// Whole lines, as many as a pipe takes in one piece: others may write to it as well. A line that is longer goes in parts.
+/// Writes a short line to standard error, where that takes it: it may be the pipe that the line is about.
+pub(super) fn say_on_stderr(line: &str) {
+    let stderr = io::stderr();
+    let mut fd = [PollFd::from_borrowed_fd(stderr.as_fd(), PollFlags::OUT)];
+    if poll(&mut fd, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0) {
+        let _ = rustix::io::write(&stderr, &line.as_bytes()[..line.len().min(PIPE_BUF)]);
+    }
+}
+
+fn full() -> io::Error {
+    io::Error::new(io::ErrorKind::WouldBlock, "the pipe is full: nobody reads it, or too slowly")
+}
+
+/// Whole lines, as many as a pipe takes in one piece, or one that is longer, or the rest of a line.
 fn first_piece(lines: &[u8]) -> &[u8] {
-    let piece = &lines[..lines.len().min(PIECE)];
-    let end = piece.iter().rposition(|byte| *byte == b'\n').map_or(piece.len(), |last| last + 1);
-    &piece[..end]
+    let piece = &lines[..lines.len().min(PIPE_BUF)];
+    let whole = piece.iter().rposition(|byte| *byte == b'\n');
+    let end =
+        whole.or_else(|| lines.iter().position(|byte| *byte == b'\n')).map_or(lines.len(), |last| last + 1);
+    &lines[..end]
 }
 
 /// Links that are followed at most, as by the kernel.
@@ -501,7 +595,7 @@ mod tests {
         let lines = [vec![b'a'; 3000], b"\n".to_vec(), vec![b'b'; 3000], b"\n".to_vec()].concat();
         assert_eq!(first_piece(&lines).len(), 3001);
         assert_eq!(first_piece(&lines[3001..]).len(), 3001);
-        assert_eq!(first_piece(&[b'c'; 9000]).len(), PIECE);
+        assert_eq!(first_piece(&[vec![b'c'; 9000], b"\nnext\n".to_vec()].concat()).len(), 9001);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Whatever a client has sent is escaped, so that it cannot end the line or close a quote (FAULTS 38).
 
 use super::access::{AccessRecord, Ending, Times, push_peer};
-use super::push_escaped;
+use super::texts::Texts;
 use crate::client_names::ClientNames;
 use crate::trace::Asked;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tidegate_config::settings::{LogPart, TimeUnit};
 use tidegate_http::push_decimal;
 use tidegate_io::socket::Peer;
 
-/// Appends a line, without its end.
+/// Appends a line, without its end; `texts` is for what others have chosen.
 pub(super) fn push(
     out: &mut Vec<u8>,
     parts: &[LogPart],
@@ -19,7 +19,11 @@ pub(super) fn push(
     entry: &AccessRecord<'_>,
     ending: &Ending<'_>,
     names: &Arc<ClientNames>,
+    texts: &mut Texts,
 ) {
+    let mut push_value = |out: &mut Vec<u8>, value: &[u8]| {
+        texts.push(out, if value.is_empty() { b"-" } else { value });
+    };
     let (path, query) = match entry.target.split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (entry.target, None),
@@ -94,7 +98,7 @@ pub(super) fn push(
 }
 
 /// What there is to say of each member that was asked.
-fn push_tries(out: &mut Vec<u8>, entry: &AccessRecord<'_>, push: impl Fn(&mut Vec<u8>, &Asked<'_>)) {
+fn push_tries(out: &mut Vec<u8>, entry: &AccessRecord<'_>, mut push: impl FnMut(&mut Vec<u8>, &Asked<'_>)) {
     let start = out.len();
     if let Some(trace) = entry.trace {
         trace.each_try(|asked| {
@@ -107,10 +111,6 @@ fn push_tries(out: &mut Vec<u8>, entry: &AccessRecord<'_>, push: impl Fn(&mut Ve
     if out.len() == start {
         out.push(b'-');
     }
-}
-
-fn push_value(out: &mut Vec<u8>, value: &[u8]) {
-    push_escaped(out, if value.is_empty() { b"-" } else { value });
 }
 
 /// `12.345`: a number of `unit`ths, with all its digits.
@@ -134,7 +134,7 @@ mod tests {
     use crate::user::{Identity, User};
     use std::rc::Rc;
     use std::sync::Arc;
-    use tidegate_config::settings::UpstreamStage;
+    use tidegate_config::settings::{LogTarget, UpstreamStage};
     use tidegate_http::{Field, FieldLines, Fields};
 
     #[test]
@@ -212,7 +212,15 @@ mod tests {
         ];
         for (part, expected) in cases {
             let mut out = Vec::new();
-            push(&mut out, std::slice::from_ref(&part), &times, &entry, &ending, &Arc::default());
+            push(
+                &mut out,
+                std::slice::from_ref(&part),
+                &times,
+                &entry,
+                &ending,
+                &Arc::default(),
+                &mut Texts::to(&LogTarget::Stdout),
+            );
             assert_eq!(String::from_utf8_lossy(&out), expected, "{part:?}");
         }
     }

@@ -6,9 +6,10 @@
 //! line. Beyond the bounds, lines are dropped, counted and said (FAULTS 51).
 
 use super::error;
+use super::open_log::{OpenLog, PATIENCE, PIPE_RETRY, RETRY};
 use super::output::{self, Output};
-use super::room::{MOST_OF_ONE, Room, Rooms};
-use std::collections::{BTreeMap, VecDeque};
+use super::room::{Room, Rooms};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,16 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::LogTarget;
 
-/// Bytes of lines that are held as one.
-const HELD_PIECE: usize = 64 << 10;
-/// How often a log that failed is tried again, whatever else there is to write.
-const RETRY: Duration = Duration::from_secs(1);
-/// How often a full pipe is tried, and how long the thread looks at one before it looks at its orders.
-const PIPE_RETRY: Duration = Duration::from_millis(20);
 /// How long the end of the process waits for what is still to be written.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
-/// How long it waits for one daemon that collects and takes nothing.
-const DAEMON_PATIENCE: Duration = Duration::from_secs(1);
 
 /// An open log: cheap to copy. Good for the life of the process once it is in force ([`Writer::settle`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,8 +47,9 @@ enum State {
     Closed,
 }
 
+/// What all logs have in common.
 #[derive(Default)]
-struct Counts {
+pub(super) struct Counts {
     /// For bytes handed over and neither written nor lost.
     rooms: Arc<Rooms>,
     /// Lines.
@@ -63,10 +57,10 @@ struct Counts {
 }
 
 /// What workers and the thread both know of one log.
-struct Account {
-    room: Room,
+pub(super) struct Account {
+    pub(super) room: Room,
     /// Lines.
-    lost: AtomicU64,
+    pub(super) lost: AtomicU64,
 }
 
 enum Work {
@@ -213,15 +207,16 @@ impl Writer {
         }
     }
 
-    /// Tries to write everything handed over so far. Whether no file is behind; who reads a pipe, or a daemon, has had its
-    /// time.
+    /// Tries to write everything handed over so far. Whether nothing is behind that is worth waiting for: a file, or a pipe or a
+    /// daemon that has taken something within the last second.
     pub fn retry(&self) -> bool {
         let (sender, done) = sync_channel(1);
         self.queue.send(Work::Retry(sender)).is_err() || done.recv_timeout(FLUSH_PATIENCE).unwrap_or(true)
     }
 
     /// For the end: waits until everything handed over so far is written, or for a while where that cannot
-    /// be. What is still held then is lost, and counted: how many lines of which log.
+    /// be. What is still held then is lost, and counted: how many lines of which log, with those that were lost before and of
+    /// which the error log has not told.
     pub fn flush(&self) -> BTreeMap<String, u64> {
         let (sender, done) = sync_channel(1);
         match self.queue.send(Work::Flush(sender)) {
@@ -258,7 +253,8 @@ impl Counts {
         Arc::new(Account { room: Room::of(&self.rooms), lost: AtomicU64::new(0) })
     }
 
-    fn lose(&self, lines: &[u8], of: &Account) {
+    /// Counts lines that are lost.
+    pub(super) fn lose(&self, lines: &[u8], of: &Account) {
         let count = lines.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.lost.fetch_add(count, Relaxed);
         of.lost.fetch_add(count, Relaxed);
@@ -272,25 +268,6 @@ struct LogThread {
     /// Those that hold lines, and when each is tried next.
     behind: BTreeMap<usize, Instant>,
     counts: Arc<Counts>,
-}
-
-struct OpenLog {
-    output: Output,
-    /// The end of the file that it had before.
-    tail: Option<Tail>,
-    /// What it has not taken, the front perhaps in part.
-    held: VecDeque<Vec<u8>>,
-    held_bytes: usize,
-    is_failing: bool,
-    account: Arc<Account>,
-    /// How many of them have been said.
-    said: u64,
-}
-
-/// The rest of a line that was torn when the log was opened anew: it belongs to the file in which the line begins.
-struct Tail {
-    output: Output,
-    rest: Vec<u8>,
 }
 
 impl LogThread {
@@ -316,9 +293,7 @@ impl LogThread {
         match work {
             Work::Open(sink, mut output, account) => {
                 output.look();
-                let (tail, held, held_bytes, is_failing, said) = (None, VecDeque::new(), 0, false, 0);
-                let log = OpenLog { output, tail, held, held_bytes, is_failing, account, said };
-                self.logs.insert(sink.0, log);
+                self.logs.insert(sink.0, OpenLog::of(output, account));
             }
             Work::Close(sink) => {
                 self.logs.remove(&sink.0);
@@ -348,23 +323,22 @@ impl LogThread {
                 let mut are_written = true;
                 for (&index, log) in &mut self.logs {
                     log.retry(Sink(index), &self.counts);
-                    are_written &= !log.waits_for_disk();
+                    are_written &= !log.waits_for_disk() && !log.has_reader(Instant::now());
                 }
                 let _ = reply.send(are_written);
             }
             Work::Flush(reply) => {
                 let mut given_up = BTreeMap::new();
+                let until = Instant::now() + PATIENCE;
                 for (&index, log) in &mut self.logs {
                     log.retry(Sink(index), &self.counts);
-                    let until = Instant::now() + DAEMON_PATIENCE;
-                    while log.output.is_busy()
+                    while log.has_reader(Instant::now())
                         && log.output.wait(until.saturating_duration_since(Instant::now()))
+                        && Instant::now() < until
                     {
                         log.retry(Sink(index), &self.counts);
                     }
-                    let before = log.account.lost.load(Relaxed);
-                    log.give_up(&self.counts);
-                    let lost = log.account.lost.load(Relaxed) - before;
+                    let lost = log.give_up(&self.counts);
                     if lost > 0 {
                         let target = log.output.target();
                         error::say_of_error_log(
@@ -447,176 +421,13 @@ impl LogThread {
     }
 }
 
-impl OpenLog {
-    fn take(&mut self, sink: Sink, lines: Vec<u8>, counts: &Counts) {
-        // Lines that were on their way when the log began to be behind have taken room that is for those that are not.
-        if !self.held.is_empty() && !self.account.room.may_hold() {
-            self.account.room.give_back(lines.len());
-            return counts.lose(&lines, &self.account);
-        }
-        self.held_bytes += lines.len();
-        if self.held.is_empty() {
-            self.held.push_back(lines);
-            return self.write_held(sink, counts);
-        }
-        // A buffer is larger than the few lines that it may hold, and would stay so for as long as they are held.
-        match self.held.back_mut().filter(|back| back.len() + lines.len() <= HELD_PIECE) {
-            Some(back) => back.extend_from_slice(&lines),
-            None => self.held.push_back(lines.into_boxed_slice().into_vec()),
-        }
-    }
-
-    /// It holds what is still to be written.
-    fn is_behind(&self) -> bool {
-        !self.held.is_empty() || self.tail.is_some()
-    }
-
-    fn waits_for_reader(&self) -> bool {
-        !self.held.is_empty() && self.output.may_stick()
-    }
-
-    fn waits_for_disk(&self) -> bool {
-        let is_file = |output: &Output| !output.may_stick();
-        !self.held.is_empty() && is_file(&self.output)
-            || self.tail.as_ref().is_some_and(|tail| is_file(&tail.output))
-    }
-
-    /// How long it is left alone when it has not taken all.
-    fn pause(&self) -> Duration {
-        if self.waits_for_reader() { PIPE_RETRY } else { RETRY }
-    }
-
-    fn retry(&mut self, sink: Sink, counts: &Counts) {
-        self.write_tail(sink, counts);
-        self.write_held(sink, counts);
-    }
-
-    /// The old file stays open until it has taken the rest of its last line. One that waits for that already is given up.
-    fn keep_tail(&mut self, sink: Sink, old: Output, counts: &Counts) {
-        self.lose_tail(sink, counts);
-        let rest = self.take_rest_of_line();
-        self.tail = Some(Tail { output: old, rest }).filter(|tail| !tail.rest.is_empty());
-    }
-
-    fn write_tail(&mut self, sink: Sink, counts: &Counts) {
-        let Some(Tail { output, rest }) = &mut self.tail else { return };
-        if output.is_removed() || output.take_torn() {
-            return self.lose_tail(sink, counts);
-        }
-        let (written, result) = output.write(rest);
-        rest.drain(..written);
-        self.account.room.give_back(written);
-        match result {
-            Ok(()) => self.tail = None,
-            // It is not tried again: room elsewhere does not help.
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => self.lose_tail(sink, counts),
-            Err(_) => {}
-        }
-    }
-
-    fn lose_tail(&mut self, sink: Sink, counts: &Counts) {
-        let Some(Tail { output, rest }) = self.tail.take() else { return };
-        self.account.room.give_back(rest.len());
-        counts.lose(&rest, &self.account);
-        self.said += 1;
-        error::say_of_log(
-            sink,
-            format_args!(
-                "the last line of the file that the log {} had before it was opened anew stays torn; 1 line was lost",
-                output.target()
-            ),
-        );
-    }
-
-    fn write_held(&mut self, sink: Sink, counts: &Counts) {
-        if self.output.take_torn() {
-            self.drop_rest_of_line(counts);
-        }
-        while let Some(lines) = self.held.front_mut() {
-            let (written, result) = self.output.write(lines);
-            lines.drain(..written);
-            let is_done = lines.is_empty();
-            self.held_bytes -= written;
-            self.account.room.give_back(written);
-            if is_done {
-                self.held.pop_front();
-            }
-            if let Err(error) = result {
-                self.account.room.is_behind(true);
-                // A daemon that is busy for a moment, or is being connected, is nothing to tell of; nor is a file that another
-                // process completes a line of.
-                let has_lost = self.account.lost.load(Relaxed) > self.said;
-                let is_busy = self.output.is_busy() || error.kind() == io::ErrorKind::ResourceBusy;
-                let is_worth_telling = !is_busy || has_lost || self.held_bytes > MOST_OF_ONE / 8;
-                if is_worth_telling && !std::mem::replace(&mut self.is_failing, true) {
-                    let target = self.output.target();
-                    error::say_of_log(
-                        sink,
-                        format_args!(
-                            "the log {target} cannot be written ({error}); lines are held until it can, up to {} MiB, \
-                             what comes on top is lost",
-                            MOST_OF_ONE >> 20,
-                        ),
-                    );
-                }
-                return;
-            }
-        }
-        self.account.room.is_behind(false);
-        let lost = self.account.lost.load(Relaxed);
-        let was_failing = std::mem::take(&mut self.is_failing);
-        if was_failing || lost > self.said {
-            let (target, count) = (self.output.target(), lost - self.said);
-            self.said = lost;
-            let lines = if count == 1 { "line was" } else { "lines were" };
-            if was_failing {
-                error::say_of_log(
-                    sink,
-                    format_args!("the log {target} can be written again; {count} {lines} lost"),
-                );
-            } else {
-                error::say_of_log(
-                    sink,
-                    format_args!("more was logged than the log {target} took; {count} {lines} lost"),
-                );
-            }
-        }
-    }
-
-    fn drop_rest_of_line(&mut self, counts: &Counts) {
-        let rest = self.take_rest_of_line();
-        self.account.room.give_back(rest.len());
-        counts.lose(&rest, &self.account);
-    }
-
-    /// Takes the rest of a line, with which what is held begins. Its room stays taken.
-    fn take_rest_of_line(&mut self) -> Vec<u8> {
-        let Some(lines) = self.held.front_mut() else { return Vec::new() };
-        let end = lines.iter().position(|byte| *byte == b'\n').map_or(lines.len(), |at| at + 1);
-        let rest: Vec<u8> = lines.drain(..end).collect();
-        if lines.is_empty() {
-            self.held.pop_front();
-        }
-        self.held_bytes -= rest.len();
-        rest
-    }
-
-    fn give_up(&mut self, counts: &Counts) {
-        self.output.forget(); // the rest of a line goes with what is held
-        self.held_bytes = 0;
-        for lines in self.tail.take().map(|tail| tail.rest).into_iter().chain(self.held.drain(..)) {
-            self.account.room.give_back(lines.len());
-            counts.lose(&lines, &self.account);
-        }
-        self.account.room.is_behind(false);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
-    use std::path::PathBuf;
+    use std::io::Read;
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::path::{Path, PathBuf};
 
     /// Files of a folder that this process has open.
     fn open_below(folder: &PathBuf) -> usize {
@@ -740,6 +551,63 @@ mod tests {
         let written = fs::metadata(folder.join("healthy")).unwrap().len();
         assert_eq!(written, 64 * 32 * (64 << 10), "the healthy log has all its lines");
         drop(readers);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A pipe of a folder, and its reader, who waits for nothing.
+    fn pipe(folder: &Path) -> (LogTarget, File) {
+        fs::create_dir_all(folder).unwrap();
+        let path = folder.join("pipe");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+        let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let reader = File::options().read(true).custom_flags(nonblocking).open(&path).unwrap();
+        (LogTarget::File(path), reader)
+    }
+
+    fn read_on(reader: &mut File, read: &mut Vec<u8>) {
+        // It says that there is no more at the moment.
+        let _ = reader.read_to_end(read);
+    }
+
+    /// Who reads a pipe slowly is waited for at the end.
+    #[test]
+    fn a_pipe_that_is_read_has_something_to_wait_for() {
+        let folder = std::env::temp_dir().join(format!("tidegate-writer-read-{}", std::process::id()));
+        let (target, mut reader) = pipe(&folder);
+        let writer = Writer::start().unwrap();
+        let log = writer.sink(&target).unwrap();
+        writer.settle();
+        let lines = [b"short\n".as_slice(), &[b'x'; 50_000], b"\n", &[b'y'; 9000], b"\n"].concat();
+        (0..40).for_each(|_| writer.write(log, lines.clone()));
+        assert!(!writer.retry(), "the pipe is full");
+        let mut read = Vec::new();
+        while !writer.retry() {
+            read_on(&mut reader, &mut read);
+        }
+        assert!(writer.flush().is_empty());
+        read_on(&mut reader, &mut read);
+        assert!(read == lines.repeat(40), "{} bytes", read.len());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// What did not fit any more is said with what was still held at the end.
+    #[test]
+    fn all_lines_that_are_lost_are_said_at_the_end() {
+        let folder = std::env::temp_dir().join(format!("tidegate-writer-lost-{}", std::process::id()));
+        let (target, mut reader) = pipe(&folder);
+        let writer = Writer::start().unwrap();
+        let log = writer.sink(&target).unwrap();
+        writer.settle();
+        let line = [vec![b'x'; 9999], vec![b'\n']].concat();
+        (0..1000).for_each(|_| writer.write(log, line.clone()));
+        let overflowed = writer.lost_lines();
+        assert!(overflowed > 0);
+        let said = writer.flush();
+        let mut read = Vec::new();
+        read_on(&mut reader, &mut read);
+        assert_eq!(said.values().sum::<u64>() + read.len() as u64 / 10_000, 1000);
+        assert_eq!(read.len() % 10_000, 0, "no line is torn");
         fs::remove_dir_all(&folder).unwrap();
     }
 

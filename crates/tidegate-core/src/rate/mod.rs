@@ -23,7 +23,7 @@ pub use buckets::Buckets;
 pub use counts::{Counts, Place};
 pub use gate::LimitGate;
 pub(crate) use holds::{ConnectionHolds, Held, Holds};
-pub use nodes::{News, NodeState, Nodes, Report, TakeReports};
+pub use nodes::{News, NodeState, Nodes, Report, StoreHealth, TakeReports};
 pub use pace::BandwidthGate;
 pub(crate) use pace::Pace;
 pub use queue::{LimitQueue, QueueFigures};

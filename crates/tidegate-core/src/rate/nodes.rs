@@ -48,9 +48,26 @@ pub struct NodeState {
     is_away: AtomicBool,
     /// How many servers there are, this one included.
     nodes: AtomicU32,
+    /// Questions that it has not answered.
+    failures: AtomicU64,
+    /// Why it has not answered the last one.
+    trouble: Mutex<Option<String>>,
     /// What tells this one from the others: the least of the numbers of the tables that are shared; `u64::MAX` where none is.
     identity: AtomicU64,
     bans: SharedBans,
+}
+
+/// How it stands with the store, as a process knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreHealth {
+    /// Where it is.
+    pub address: String,
+    /// How many servers use it, this one included, as far as is known.
+    pub servers: u32,
+    /// Questions that it has not answered.
+    pub failures: u64,
+    /// Why it has not answered the last one; `None` where it has.
+    pub trouble: Option<String>,
 }
 
 /// What settings share with other servers.
@@ -95,6 +112,8 @@ impl NodeState {
         NodeState {
             is_away: AtomicBool::new(true),
             nodes: AtomicU32::new(settings.nodes),
+            failures: AtomicU64::new(0),
+            trouble: Mutex::default(),
             identity: AtomicU64::new(u64::MAX),
             bans: SharedBans::default(),
         }
@@ -124,11 +143,24 @@ impl NodeState {
     pub fn present(&self, nodes: u32) {
         self.nodes.store(nodes.max(1), Relaxed);
         self.is_away.store(false, Relaxed);
+        self.has_trouble(None);
     }
 
-    /// The store does not answer.
+    /// The store is not asked, or not any more.
     pub fn away(&self) {
         self.is_away.store(true, Relaxed);
+        self.has_trouble(None);
+    }
+
+    /// The store does not answer, or not what it should, and why.
+    pub fn failed(&self, why: String) {
+        self.is_away.store(true, Relaxed);
+        self.failures.fetch_add(1, Relaxed);
+        self.has_trouble(Some(why));
+    }
+
+    fn has_trouble(&self, why: Option<String>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
     /// How many servers there were last.
@@ -143,6 +175,17 @@ impl NodeState {
 }
 
 impl Nodes {
+    /// How it stands with the store.
+    pub(super) fn health(&self) -> StoreHealth {
+        let state = &self.state;
+        StoreHealth {
+            address: self.settings.address.to_string(),
+            servers: state.nodes().get(),
+            failures: state.failures.load(Relaxed),
+            trouble: state.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
     /// The servers that use this store, of which nothing is known as yet.
     pub(super) fn new(settings: &LimitStore) -> Nodes {
         let (reports, taken) = sync_channel(REPORTS);

@@ -1,6 +1,6 @@
 //! The tables of a process, by the name of their limit.
 
-use super::nodes::SharedTables;
+use super::nodes::{SharedTables, StoreHealth};
 use super::{Bans, Buckets, Client, Counts, LimitQueue, Nodes, Rate, TakeReports, Total};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -325,6 +325,11 @@ impl RateStore {
         if let Some(nodes) = self.in_force() {
             nodes.hear_no_more();
         }
+    }
+
+    /// How it stands with the store that other servers use as well; `None`: there is none.
+    pub fn shared_store(&self) -> Option<StoreHealth> {
+        self.in_force().map(|nodes| nodes.health())
     }
 
     fn in_force(&self) -> Option<Arc<Nodes>> {

@@ -111,6 +111,26 @@ pub(super) fn names_unanswered(window: &Window<'_>) -> Vec<Seen> {
     })
 }
 
+pub(super) fn limit_store_fails(window: &Window<'_>) -> Vec<Seen> {
+    let store = |sample: &Sample| sample.info.limit_store.clone();
+    let Some(present) = store(window.now()) else { return Vec::new() };
+    let failed = |sample: &Sample| store(sample).map_or(0, |store| store.failures);
+    let sentence = || {
+        let why = present.trouble.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        format!(
+            "{} not answered {} by the store of limits at {}{why}: each server keeps to its part of what is `shared`",
+            were(window.risen(failed), "question"),
+            window.span(),
+            present.address
+        )
+    };
+    of_server(window, window.events(failed), sentence, || {
+        Change::told(
+            "see to the store that `limit-store` names, its password and its memory, or name another one",
+        )
+    })
+}
+
 pub(super) fn directory_fails(window: &Window<'_>) -> Vec<Seen> {
     let failed = |sample: &Sample| sample.counted.directory_failures + sample.counted.logins_unanswered;
     let sentence = || {

@@ -191,6 +191,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule("server-crashes", AT_ONCE, &["cgroup-memory"], house::server_crashes),
     rule("names-unanswered", AT_ONCE, &[], house::names_unanswered),
     rule("directory-fails", AT_ONCE, &[], house::directory_fails),
+    rule("limit-store-fails", AT_ONCE, &[], house::limit_store_fails),
 ];
 
 /// The names of all rules, in their order.

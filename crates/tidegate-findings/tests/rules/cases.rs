@@ -1,9 +1,10 @@
 //! For each rule what raises it, and what is close to that and does not.
 
-use super::scene::{APP, GIBIBYTE, Happening, PHP};
+use super::scene::{APP, GIBIBYTE, Happening, PHP, Scene};
 use std::time::Duration;
 use tidegate_findings::Folder;
 use tidegate_modules::gateway::supervise::status::{OpcacheFigures, OpcacheState, OpcacheStatus};
+use tidegate_modules::status::LimitStoreReport;
 use tidegate_stats::{
     AcceptError, ConnectionRefusal, Eviction, Flush, GatewayFailure, Handshake, QueueRefusal,
 };
@@ -34,6 +35,16 @@ pub fn disk(free: u64) -> Vec<Folder> {
         free: free << 20,
         size: 1000 << 20,
     }]
+}
+
+fn store_failures(scene: &mut Scene, count: u64) {
+    let health = LimitStoreReport {
+        address: "192.0.2.1:6379".into(),
+        servers: 2,
+        failures: 0,
+        trouble: Some("NOAUTH".into()),
+    };
+    scene.info.limit_store.get_or_insert(health).failures += count;
 }
 
 pub const MACHINE: &[Case] = &[
@@ -190,6 +201,7 @@ pub const MACHINE: &[Case] = &[
         |s| s.stats.directory_failures.add(2),
         Some(|s| s.stats.directory_failures.add(4 * u64::from(s.is_once()))),
     ),
+    ("limit-store-fails", |s| store_failures(s, 2), Some(|s| store_failures(s, 4 * u64::from(s.is_once())))),
 ];
 
 pub const SERVER: &[Case] = &[

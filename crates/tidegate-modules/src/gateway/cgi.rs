@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, accept_with, recv, send, shutdown};
 use rustix::process::{Signal, WaitOptions, kill_process_group, waitpid};
 use std::ffi::{CStr, CString, FromBytesWithNulError, NulError, OsStr};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -164,10 +164,15 @@ impl Stub {
             .and_then(|environment| start(&mut self.spawner, script, &environment, &connection));
         let (file, script) = (Path::new(OsStr::from_bytes(script)), String::from_utf8_lossy(script));
         match started {
-            Ok(started) => self.endings.watch(&started, connection).map_err(|why| {
-                // An interpreter that env(1) does not find is said by its status alone.
-                fault_of(file).filter(|_| !why.is_empty()).map_or(why, |fault| fault.why)
-            }),
+            Ok(started) => {
+                let ended = self.endings.watch(&started, connection);
+                // The next script writes to the same pipe, and no line of it begins with what this one has left.
+                let _ = io::stderr().write_all(b"\n");
+                ended.map_err(|why| {
+                    // An interpreter that env(1) does not find is said by its status alone.
+                    fault_of(file).filter(|_| !why.is_empty()).map_or(why, |fault| fault.why)
+                })
+            }
             Err(error) => {
                 let (status, why) = match (fault_of(file), error.kind()) {
                     (Some(fault), _) if fault.status == Status::FORBIDDEN => ("403 Forbidden", fault.why),

@@ -26,6 +26,7 @@ mod history;
 mod html;
 mod in_force;
 pub mod lanes;
+pub mod limit_store;
 mod performance;
 mod pools;
 mod printable;
@@ -52,6 +53,7 @@ pub use history::{HistoryRange, history_report};
 pub(crate) use html::Escaped;
 pub use in_force::{InForce, ListenSocket};
 pub use lanes::LaneReport;
+pub use limit_store::LimitStoreReport;
 pub use printable::{printable, printable_json};
 pub use providers::ProviderReport;
 pub use rates::{QueueReport, RateKind, RateReport};
@@ -162,6 +164,9 @@ pub struct ServerInfo {
     /// What identity providers publish.
     #[serde(default)]
     pub providers: Vec<ProviderReport>,
+    /// The store of limits that several servers share; `None`: there is none.
+    #[serde(default)]
+    pub limit_store: Option<LimitStoreReport>,
     /// What of the settings is reported.
     #[serde(default)]
     pub in_force: InForce,
@@ -204,6 +209,19 @@ pub struct OtlpReport {
     /// Sampled requests that it has not, or that had no room.
     #[serde(default)]
     pub spans_lost: u64,
+}
+
+impl OtlpReport {
+    /// With what was told before an upgrade.
+    #[must_use]
+    pub fn with(self, before: OtlpReport) -> OtlpReport {
+        OtlpReport {
+            taken: self.taken + before.taken,
+            lost: self.lost + before.lost,
+            spans: self.spans + before.spans,
+            spans_lost: self.spans_lost + before.spans_lost,
+        }
+    }
 }
 
 /// What processes have used of the machine.

@@ -5,7 +5,8 @@ use super::html;
 use super::printable::printable;
 use super::{CertificateInfo, ProcessInfo, RateKind, ServerInfo, Used};
 use super::{
-    finding, lanes, performance, pools, providers, rates, sites, stores, times, upstreams, workers, xml,
+    finding, lanes, limit_store, performance, pools, providers, rates, sites, stores, times, upstreams,
+    workers, xml,
 };
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -65,6 +66,7 @@ impl Server {
                 sections.extend(rates::sections(&self.info.rates, &self.info.times));
                 sections.extend(finding::turned_away_section(&self.info.turned_away));
                 sections.extend(providers::sections(&self.info.providers));
+                sections.extend(limit_store::section(self.info.limit_store.as_ref()));
                 sections.extend(self.counted_sections());
                 sections.extend(lanes::sections(&self.info.lanes));
                 sections.push(performance::section(&self.buckets()));
@@ -90,6 +92,7 @@ impl Server {
                     .chain(&rates::sections(&self.info.rates, &self.info.times))
                     .chain(&finding::turned_away_section(&self.info.turned_away))
                     .chain(&providers::sections(&self.info.providers))
+                    .chain(&limit_store::section(self.info.limit_store.as_ref()))
                     .for_each(|section| write_section(&mut text, section));
                 text.push('\n');
                 text.push_str(&self.counted.to_text_with(&self.info.in_force.rows()));
@@ -142,6 +145,7 @@ impl Server {
         let (limits, bandwidths, bans) =
             (rates(RateKind::Limit), rates(RateKind::Bandwidth), rates(RateKind::Ban));
         let providers = providers::to_json(&info.providers);
+        let limit_store = limit_store::to_json(info.limit_store.as_ref());
         let (sites, buckets) = (sites::to_json(&info.series), performance::to_json(&self.buckets()));
         let findings = finding::to_json(&info.findings);
         let turned_away = finding::turned_away_to_json(&info.turned_away);
@@ -149,7 +153,7 @@ impl Server {
         let listeners = performance::listen_sockets_to_json(&info.in_force);
         let stats = self.counted.to_json();
         format!(
-            "{{\"findings\":{findings},\"turned_away\":{turned_away},\"server\":{server},\"workers\":{workers},\"listeners\":{listeners},\"lanes\":{lanes},\"pools\":{pools},\"upstreams\":{upstreams},\"applications\":{applications},\"caches\":{caches},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
+            "{{\"findings\":{findings},\"turned_away\":{turned_away},\"server\":{server},\"workers\":{workers},\"listeners\":{listeners},\"lanes\":{lanes},\"pools\":{pools},\"upstreams\":{upstreams},\"applications\":{applications},\"caches\":{caches},\"limits\":{limits},\"bandwidths\":{bandwidths},\"bans\":{bans},\"providers\":{providers},\"limit_store\":{limit_store},\"sites\":{sites},\"buckets\":{buckets},\"stats\":{stats}}}\n"
         )
     }
 
@@ -215,6 +219,7 @@ impl Server {
         upstreams::write_prometheus(text, &self.info.upstreams);
         stores::write_prometheus(text, &self.info.stores);
         rates::write_prometheus(text, &self.info.rates);
+        limit_store::write_prometheus(text, info.limit_store.as_ref());
         finding::write_prometheus(text, &self.info.findings);
         for (name, kind, help, value) in rows {
             let _ = writeln!(text, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}");

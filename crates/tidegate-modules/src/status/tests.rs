@@ -59,6 +59,7 @@ impl StatusSource for Fake {
             lanes: Vec::new(),
             left_out: Vec::new(),
             used: Used { cpu_micros: 12_345_678, resident: 4096, descriptors: 17 },
+            limit_store: None,
             otlp: Some(OtlpReport::default()),
             used_by_master: Used::default(),
         };

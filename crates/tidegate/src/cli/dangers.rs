@@ -190,7 +190,7 @@ impl<'s> Dangers<'s> {
             }
             if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
                 let message = format!(
-                    "the lines of `{word} \"{target}\"` go nowhere: nobody listens at {}",
+                    "nobody listens at {}: the lines of `{word} \"{target}\"` wait until somebody does, and beyond 8 MiB are lost",
                     path.display()
                 );
                 self.warn(

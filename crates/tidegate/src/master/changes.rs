@@ -216,7 +216,9 @@ impl Master {
             successor.reopen_logs();
         }
         let figures = self.status_registry.last_figures();
-        self.status_registry.history.hand_over(|history| successor.tell(&figures, history));
+        self.status_registry
+            .history
+            .hand_over(|history| successor.tell(&figures, self.status_registry.otlp(), history));
         let said = format!(
             "{}process {} serves; process {} finishes what is open, for {} s at most",
             successor.notes,

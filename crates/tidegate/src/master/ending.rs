@@ -89,9 +89,12 @@ impl Master {
             self.hear_predecessor_out(&mut ending, until);
         }
         self.settle_admin();
-        let figures = self.status_registry.last_figures();
+        if !ending.now {
+            self.otlp.finish(ending.successor.is_none());
+        }
+        let (figures, otlp) = (self.status_registry.last_figures(), self.status_registry.otlp());
         if let Some(successor) = &ending.successor {
-            self.status_registry.history.hand_over(|history| successor.tell(&figures, history));
+            self.status_registry.history.hand_over(|history| successor.tell(&figures, otlp, history));
             if ending.is_followed && !successor.has_ended(until) {
                 said += &format!("; process {}, which was taking over, still ends", successor.pid);
             }
@@ -102,9 +105,6 @@ impl Master {
         }
         if let Some((path, days)) = self.status_registry.history.totals() {
             self.disk.run("the totals of days", move || totals::keep(&path, days));
-        }
-        if !ending.now {
-            self.otlp.finish(ending.successor.is_none());
         }
         log::info(&said);
         self.writer.flush();

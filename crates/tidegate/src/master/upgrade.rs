@@ -32,6 +32,7 @@ use tidegate_core::log;
 use tidegate_core::rate::{self, TablePlace};
 use tidegate_io::passing;
 use tidegate_modules::gateway::supervise::process_table::{Handle, children_of_thread};
+use tidegate_modules::status::OtlpReport;
 use tidegate_stats::history::SentHistory;
 
 /// The variable that says whose successor a process is. It means nothing to any process but the direct child.
@@ -364,16 +365,18 @@ impl Successor {
 
     /// Tells it what has been counted until now, so that its reports go on from there, and the first time what there was. `false`: it
     /// hears nothing any more.
-    pub fn tell(&self, figures: &Figures, history: Option<SentHistory>) -> bool {
+    pub fn tell(&self, figures: &Figures, otlp: Option<OtlpReport>, history: Option<SentHistory>) -> bool {
         // Each program passes over what it does not know.
         #[derive(Serialize)]
         struct Words<'w> {
             #[serde(flatten)]
             figures: &'w Figures,
             #[serde(skip_serializing_if = "Option::is_none")]
+            otlp: Option<OtlpReport>,
+            #[serde(skip_serializing_if = "Option::is_none")]
             history: Option<SentHistory>,
         }
-        let words = serde_json::to_vec(&Words { figures, history });
+        let words = serde_json::to_vec(&Words { figures, otlp, history });
         words.is_ok_and(|bytes| passing::send(self.link.as_fd(), &bytes, &[]).is_ok())
     }
 }
@@ -469,6 +472,10 @@ impl Handover {
         if link.write_all(&[notes.as_bytes(), READY].concat()).is_err() {
             return None;
         }
+        #[derive(Deserialize)]
+        struct ToldOfCollector {
+            otlp: Option<OtlpReport>,
+        }
         // What it has counted comes now, and once more at its end.
         let status_registry = status_registry.clone();
         let hearing = std::thread::Builder::new().name("tidegate-before".into());
@@ -476,6 +483,9 @@ impl Handover {
             while let Ok(Some((bytes, _))) = passing::receive(link.as_fd()) {
                 if let Ok(figures) = serde_json::from_slice(&bytes) {
                     status_registry.set_before(figures);
+                }
+                if let Ok(ToldOfCollector { otlp: Some(otlp) }) = serde_json::from_slice(&bytes) {
+                    status_registry.set_otlp_before(otlp);
                 }
                 status_registry.history.inherit(&bytes);
             }

@@ -101,6 +101,7 @@ pub fn run() -> Result<ExitCode> {
         directory: directory.clone(),
         access: access.clone(),
         logins: OnceLock::new(),
+        rates: OnceLock::new(),
         stores: OnceLock::new(),
         series: Arc::default(),
         limits,
@@ -145,6 +146,7 @@ pub fn run() -> Result<ExitCode> {
     demand::start(directory.clone(), link.clone()).context("cannot start a thread")?;
     let logins = Arc::new(LoginStore::new(tls.clone(), rates.clone()));
     let _ = members.logins.set(logins.clone());
+    let _ = members.rates.set(rates.clone());
     let series = members.series.clone();
     let caches = Arc::<CacheDirectory>::default();
     if let Some(memory) = purges.into_iter().next() {
@@ -194,6 +196,7 @@ struct Members {
     access: Arc<AccessStore>,
     /// Once the memory of limits is there.
     logins: OnceLock<Arc<LoginStore>>,
+    rates: OnceLock<Arc<RateStore>>,
     /// The stores of responses, once there are any.
     stores: OnceLock<Arc<dyn CacheDesk>>,
     /// What sites and routes are called.
@@ -238,6 +241,7 @@ impl Members {
             log_losses: self.writer.lost_by_log(),
             groups: self.directory.groups().report(),
             stores: self.stores.get().map(|desk| desk.figures(None)).unwrap_or_default(),
+            limit_store: self.rates.get().and_then(|rates| rates.shared_store()).map(Into::into),
             providers: self.logins.get().map(|logins| logins.providers()).unwrap_or_default(),
             used: Usage::without_descriptors().into(),
             process_restarts: 0,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::LimitStore;
-use tidegate_core::log;
+use tidegate_core::log::{self, Trouble};
 use tidegate_core::rate::{News, NodeState, Report, TakeReports};
 use tidegate_io::clock;
 
@@ -52,7 +52,9 @@ pub fn taker() -> TakeReports {
     TakeReports(Box::new(|settings, reports, state| {
         let bans = BanLog::new(&settings);
         let (connection, tried, told_alive, told_as, said) = (None, None, None, None, None);
-        let teller = Teller { settings, reports, state, bans, connection, tried, told_alive, told_as, said };
+        let trouble = Trouble::default();
+        let teller =
+            Teller { settings, reports, state, bans, connection, tried, told_alive, told_as, said, trouble };
         let thread = std::thread::Builder::new().name("tidegate-nodes".into());
         if let Err(error) = thread.spawn(move || teller.run()) {
             // The limits hold for this server, as while the store is away.
@@ -72,8 +74,9 @@ struct Teller {
     told_alive: Option<Instant>,
     /// What this server was called when it said so last: a reload that changes its tables gives it another name.
     told_as: Option<u64>,
-    /// What the error log has heard last: how many servers there are, 0 while the store is away.
+    /// How many servers there are, as the error log has heard last; `None` while the store is away.
     said: Option<u32>,
+    trouble: Trouble,
 }
 
 /// A connection, and what its scripts are called there.
@@ -81,6 +84,8 @@ struct Connected {
     connection: Connection,
     add: String,
     count: String,
+    /// It has answered all that is asked: a store may take a connection and have no memory for anything (`OOM`).
+    has_answered: bool,
 }
 
 /// What is to be told of one key: of which limit, and which.
@@ -108,8 +113,9 @@ impl Teller {
                 self.connection = None;
                 self.bans.begin_anew();
                 self.tried = Some(Instant::now());
-                self.state.away();
-                if self.said.replace(0) != Some(0) {
+                self.state.failed(error.to_string());
+                (self.told_alive, self.said) = (None, None);
+                if self.trouble.is_news(&error.to_string()) {
                     let address = self.settings.address;
                     log::warn(format_args!(
                         "the store of limits at {address} does not answer: {error}; this server keeps to its part, servers: {}",
@@ -152,6 +158,9 @@ impl Teller {
             let name = [prefix.as_bytes(), b":", limit.as_bytes(), b":", key].concat();
             question.cmd("EVALSHA").arg(&connected.add).arg(1).arg(name).arg(format!("{cost:.3}"));
         }
+        if !connected.has_answered {
+            question.cmd("EVALSHA").arg(&connected.add).arg(1).arg(format!("{prefix}:alive")).arg("0");
+        }
         let is_due = self.told_alive.is_none_or(|told| told.elapsed() >= SIGN_OF_LIFE);
         if is_due {
             let name = format!("{prefix}:nodes");
@@ -165,21 +174,24 @@ impl Teller {
         }
         let answers = connected.connection.ask(&question)?;
         let mut answers = answers.into_iter().map(from_redis_value).collect::<Result<Vec<String>, _>>()?;
-        if is_due {
+        let nodes = is_due.then(|| answers.pop().and_then(|nodes| nodes.parse().ok()).unwrap_or(1));
+        let now = clock::monotonic_ns();
+        for (reports, debt) in told.into_values().zip(answers) {
+            let debt = debt.parse::<f64>().unwrap_or(0.0).clamp(0.0, 1e15);
+            Report::settle(reports, Duration::from_nanos((debt * 1e3) as u64), now);
+        }
+        self.bans.exchange(&mut connected.connection, &self.state, is_due)?;
+        connected.has_answered = true;
+        if let Some(nodes) = nodes {
             (self.told_alive, self.told_as) = (Some(Instant::now()), Some(identity));
-            let nodes = answers.pop().and_then(|nodes| nodes.parse().ok()).unwrap_or(1);
+            self.trouble.is_over();
             if self.said.replace(nodes) != Some(nodes) {
                 let address = self.settings.address;
                 log::info(format_args!("limits are shared at {address}, servers: {nodes}"));
             }
             self.state.present(nodes);
         }
-        let now = clock::monotonic_ns();
-        for (reports, debt) in told.into_values().zip(answers) {
-            let debt = debt.parse::<f64>().unwrap_or(0.0).clamp(0.0, 1e15);
-            Report::settle(reports, Duration::from_nanos((debt * 1e3) as u64), now);
-        }
-        self.bans.exchange(&mut connected.connection, &self.state, is_due)
+        Ok(())
     }
 
     /// Nothing is shared by the settings in force. A reload may change that: then it is as at the start.
@@ -206,6 +218,6 @@ impl Connected {
         let mut connection = Connection::open(settings, PATIENCE)?;
         let mut load = |script: &str| redis::cmd("SCRIPT").arg("LOAD").arg(script).query(&mut connection);
         let (add, count) = (load(ADD)?, load(COUNT)?);
-        Ok(Connected { connection, add, count })
+        Ok(Connected { connection, add, count, has_answered: false })
     }
 }

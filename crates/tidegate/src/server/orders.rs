@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a worker that was told to end now may take.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a process that is about to end tries to write lines that a disk has not taken.
-const LOG_PAUSE: Duration = Duration::from_secs(1);
+const LOG_PAUSE: Duration = Duration::from_millis(100);
 /// How long the process waits for its last words to be read.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How long disks of caches have to take what is to be kept; without it, the next process reads what it finds.

@@ -124,6 +124,7 @@ fn run(told: &Receiver<News>, status: &StatusRegistry) {
             Ok(News::Last { has_metrics, done }) => {
                 if let Some(otlp) = &otlp {
                     pusher.push_last(otlp, status, has_metrics);
+                    status.set_otlp(Some(pusher.report));
                 }
                 let _ = done.send(());
             }
@@ -177,6 +178,8 @@ impl Pusher {
         if !has_metrics || self.tell_metrics(&within(otlp), status).is_none() {
             self.tell_spans(&within(otlp));
         }
+        // Nobody tells of what still waits.
+        self.report.spans_lost += self.waiting.clear();
     }
 
     fn collect(&mut self, otlp: &Otlp, status: &StatusRegistry) {

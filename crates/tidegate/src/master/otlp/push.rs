@@ -132,10 +132,14 @@ fn retry_after(value: &[u8], now: i64) -> Option<Duration> {
 }
 
 /// What an error comes from in the end: `Connection refused`, and not that a request has failed.
-fn innermost(error: &dyn Error) -> String {
+fn innermost(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;
+    }
+    // The library says that of a `Content-Length` as well.
+    if innermost.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse_too_large) {
+        return "the head of its answer is too large, or the length that this tells".to_owned();
     }
     innermost.to_string()
 }
@@ -180,7 +184,10 @@ mod tests {
             let mut second = asked();
             let end = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
             second.write_all(&[&*hint.repeat(INTERIM_MAX as usize), end].concat()).unwrap();
-            let _ = second.read_to_end(&mut Vec::new());
+            drop(second);
+            let mut third = asked();
+            third.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551615\r\n\r\n").unwrap();
+            let _ = third.read_to_end(&mut Vec::new());
         });
         let collector = Collector::new().unwrap();
         let otlp = Otlp {
@@ -194,6 +201,8 @@ mod tests {
         let failure = collector.send(&otlp, "/v1/metrics", b"message".to_vec()).unwrap_err();
         assert_eq!(failure.why, "it sends more than 32 interim answers");
         assert!(collector.send(&otlp, "/v1/metrics", b"message".to_vec()).is_ok());
+        let failure = collector.send(&otlp, "/v1/metrics", b"message".to_vec()).unwrap_err();
+        assert_eq!(failure.why, "the head of its answer is too large, or the length that this tells");
         drop(collector);
         tidegate_testkit::join(lies, "the collector");
     }

@@ -2,12 +2,10 @@
 
 use super::backoff::Backoff;
 use super::push::{Collector, Failure};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tidegate_config::settings::Otlp;
-use tidegate_core::log;
+use tidegate_core::log::{self, Trouble};
 
-/// How often the same trouble is told.
-const TOLD_AGAIN: Duration = Duration::from_secs(600);
 /// Characters of what a collector says that go into the log.
 const SAID_MAX: usize = 200;
 
@@ -53,7 +51,7 @@ impl Signal {
             Ok(answer) => {
                 self.backoff = Backoff::default();
                 match rejected(&answer).and_then(in_words) {
-                    Some(why) => self.trouble.tell(&format!("{url} has not taken all {what}: {why}")),
+                    Some(why) => self.warn(&format!("{url} has not taken all {what}: {why}")),
                     None if self.trouble.is_over() => {
                         log::info(format_args!("the collector {url} takes {what} again"));
                     }
@@ -62,12 +60,18 @@ impl Signal {
                 Outcome::Taken
             }
             Err(Failure { why, wait, may_be_retried }) => {
-                self.trouble.tell(&format!("{url} takes no {what}: {why}"));
+                self.warn(&format!("{url} takes no {what}: {why}"));
                 match may_be_retried {
                     true => Outcome::Later(self.backoff.next(wait)),
                     false => Outcome::Refused,
                 }
             }
+        }
+    }
+
+    fn warn(&mut self, what: &str) {
+        if self.trouble.is_news(what) {
+            log::warn(format_args!("the collector {what}"));
         }
     }
 }
@@ -76,27 +80,6 @@ impl Signal {
 fn in_words((count, message): Rejected) -> Option<String> {
     let said: String = message.chars().filter(|character| !character.is_control()).take(SAID_MAX).collect();
     (count != 0 || !said.is_empty()).then(|| format!("{count} were rejected: {said:?}"))
-}
-
-/// What is wrong with the collector, told once, and again when it is something else or has lasted.
-#[derive(Default)]
-struct Trouble {
-    last: Option<(String, Instant)>,
-}
-
-impl Trouble {
-    fn tell(&mut self, what: &str) {
-        let is_known = self.last.as_ref().is_some_and(|(last, at)| last == what && at.elapsed() < TOLD_AGAIN);
-        if !is_known {
-            log::warn(format_args!("the collector {what}"));
-            self.last = Some((what.to_owned(), Instant::now()));
-        }
-    }
-
-    /// Whether there was any.
-    fn is_over(&mut self) -> bool {
-        self.last.take().is_some()
-    }
 }
 
 #[cfg(test)]
@@ -109,17 +92,5 @@ mod tests {
         assert_eq!(words(0, ""), None);
         assert_eq!(words(3, "too\x1b old").as_deref(), Some("3 were rejected: \"too old\""));
         assert!(words(0, &"x".repeat(100_000)).unwrap().len() < 2 * SAID_MAX);
-    }
-
-    #[test]
-    fn trouble_is_told_once() {
-        let mut trouble = Trouble::default();
-        trouble.tell("is away");
-        let first = trouble.last.clone().unwrap().1;
-        trouble.tell("is away");
-        assert_eq!(trouble.last.as_ref().unwrap().1, first);
-        trouble.tell("is slow");
-        assert_eq!(trouble.last.as_ref().unwrap().0, "is slow");
-        assert!(trouble.is_over() && !trouble.is_over());
     }
 }

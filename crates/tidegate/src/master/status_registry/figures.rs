@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tidegate_modules::cache_desk::{self, StoreFigures};
 use tidegate_modules::gateway::balance::{self, report::GroupReport};
-use tidegate_modules::status::{lanes, providers};
+use tidegate_modules::status::{lanes, limit_store, providers};
 use tidegate_stats::series::SeriesFigures;
 use tidegate_stats::{ListenerFigures, add_listeners, add_times};
 
@@ -240,6 +240,7 @@ fn add_counts(sum: &mut Figures, more: &Figures) {
     balance::report::merge(&mut sum.groups, &more.groups);
     cache_desk::add_stores(&mut sum.stores, more.stores.clone());
     providers::merge(&mut sum.providers, &more.providers);
+    limit_store::merge(&mut sum.limit_store, more.limit_store.as_ref());
 }
 
 /// Of what stores have told, what is about those of the settings and their folders, in their order.
@@ -258,6 +259,7 @@ fn retired(mut figures: Figures) -> Figures {
     figures.groups.iter_mut().for_each(GroupReport::retire);
     figures.stores.iter_mut().for_each(StoreFigures::retire);
     figures.providers.clear();
+    figures.limit_store = None;
     figures.workers.clear();
     figures.lanes.clear();
     figures.listeners.iter_mut().for_each(ListenerFigures::retire);
@@ -296,6 +298,7 @@ mod tests {
             stores: Vec::new(),
             process_restarts: 0,
             providers: Vec::new(),
+            limit_store: None,
             series: Default::default(),
         }
     }

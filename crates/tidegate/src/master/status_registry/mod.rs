@@ -58,6 +58,8 @@ pub struct StatusRegistry {
     pub history: HistoryKeeper,
     /// What the collector of OpenTelemetry has taken; `None` where there is none.
     otlp: Mutex<Option<OtlpReport>>,
+    /// The same before an upgrade.
+    otlp_before: Mutex<OtlpReport>,
     /// Held by who makes a report with sites and routes.
     reporting: Mutex<()>,
 }
@@ -129,6 +131,7 @@ impl StatusRegistry {
             admin: OnceLock::new(),
             history: HistoryKeeper::default(),
             otlp: Mutex::default(),
+            otlp_before: Mutex::default(),
             reporting: Mutex::default(),
         })
     }
@@ -248,6 +251,18 @@ impl StatusRegistry {
     /// What the collector of OpenTelemetry has taken so far; `None`: there is none.
     pub fn set_otlp(&self, report: Option<OtlpReport>) {
         *self.otlp.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    }
+
+    /// What it had taken before an upgrade.
+    pub fn set_otlp_before(&self, report: OtlpReport) {
+        *self.otlp_before.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    }
+
+    /// What it has taken, also before an upgrade; `None`: there is none.
+    pub fn otlp(&self) -> Option<OtlpReport> {
+        let before = *self.otlp_before.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = *self.otlp.lock().unwrap_or_else(PoisonError::into_inner);
+        now.map(|now| now.with(before))
     }
 
     /// What was found last.

@@ -6,7 +6,6 @@ use crate::certificates;
 use crate::link::Figures;
 use crate::master::control::Subject;
 use crate::version::VERSION;
-use std::sync::PoisonError;
 use tidegate_config::ProcessEnvironment;
 use tidegate_io::usage::Usage;
 use tidegate_modules::gateway::balance::report::GroupReport;
@@ -74,13 +73,14 @@ impl StatusRegistry {
             stores: stores_in_force(&facts.caches, &figures.stores),
             rates: facts.rates.report(),
             providers: figures.providers.clone(),
+            limit_store: figures.limit_store.clone(),
             in_force: facts.in_force.clone().with_counts(&figures.listeners),
             series: figures.series.clone(),
             findings: facts.findings.clone(),
             turned_away: facts.turned_away.clone(),
             by_worker: figures.workers.clone(),
             lanes: figures.lanes.clone(),
-            otlp: *self.otlp.lock().unwrap_or_else(PoisonError::into_inner),
+            otlp: self.otlp(),
             processes: facts.members.iter().map(Member::told).collect(),
             process_restarts: figures.process_restarts,
         }

@@ -11,6 +11,7 @@ use hickory_resolver::proto::rr::Name;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
+use tidegate_core::log::{self, Trouble};
 use tokio::time::{Duration, sleep};
 
 /// However short its records live, a name is not looked up more often.
@@ -43,12 +44,12 @@ impl Resolver {
     /// A failure leaves the addresses as they were; when it is the first thing that happens there are none.
     pub async fn follow(&self, host: &str, mut changed: impl FnMut(&[IpAddr])) {
         let mut known: Vec<IpAddr> = Vec::new();
-        let mut failures = 0;
+        let (mut failures, mut trouble) = (0, Trouble::default());
         loop {
             let pause = match self.look_up(host).await {
                 Ok((addresses, valid)) => {
-                    if failures > 0 {
-                        tidegate_core::log::info(format_args!("{host} can be looked up again"));
+                    if trouble.is_over() {
+                        log::info(format_args!("{host} can be looked up again"));
                     }
                     failures = 0;
                     if addresses != known {
@@ -58,7 +59,7 @@ impl Resolver {
                     valid.clamp(LEAST, MOST)
                 }
                 Err(error) => {
-                    if failures == 0 {
+                    if trouble.is_news(&error) {
                         let state = if known.is_empty() {
                             "it gets no requests until it can, and where a group has no other member they are refused \
                              with 503"
@@ -68,7 +69,7 @@ impl Resolver {
                         let what = format_args!(
                             "the upstream member {host} cannot be looked up (A, AAAA): {error}; {state}"
                         );
-                        tidegate_core::log::warn(what);
+                        log::warn(what);
                     }
                     if failures == 0 && known.is_empty() {
                         changed(&[]);
