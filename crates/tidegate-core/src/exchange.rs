@@ -165,6 +165,11 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Whether it gets no answer, and its connection is closed instead.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.state.holds.as_ref().is_some_and(|holds| holds.is_severed())
+    }
+
     /// Whether [`Exchange::hand_on`] could ever lead to a program.
     pub fn has_programs(&self) -> bool {
         self.state.site.as_ref().is_some_and(|site| site.has_programs())

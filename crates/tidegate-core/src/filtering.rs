@@ -31,6 +31,7 @@ impl Site {
         let filters: Vec<_> = route.filters.iter().filter_map(prepare).collect();
         let pages = &self.config.routes[index].error_pages;
         let may_have_page = match &reply {
+            _ if exchange.is_unanswered() => false,
             Reply::Ready(response) => pages.iter().any(|(of, _)| *of == response.status.0),
             _ => !pages.is_empty(),
         };

@@ -34,7 +34,10 @@ impl Engine {
         site.enter(index, exchange, move |site, exchange, entered| match entered {
             Ok(_) if exchange.state.refused.is_some() => site.refuse(index, exchange),
             Ok(pass) => site.content(index, exchange, pass),
-            Err(refused) => site.finish(index, exchange, Reply::Ready(refused)),
+            Err(refused) => {
+                site.watch_unrouted(exchange);
+                site.finish(index, exchange, Reply::Ready(refused))
+            }
         })
     }
 }
@@ -43,13 +46,9 @@ impl Site {
     /// The answer of a route to a request that it lets in, and that no handler may have.
     #[cold]
     fn refuse(self: &Rc<Self>, index: usize, exchange: &mut Exchange<'_>) -> Reply {
+        self.watch_unrouted(exchange);
         let response = match exchange.state.refused.take() {
-            Some(refused) => {
-                if refused.is_unrouted {
-                    self.watch_unrouted(exchange);
-                }
-                answer::refused(exchange, refused.status, &refused.why)
-            }
+            Some(refused) => answer::refused(exchange, refused.status, &refused.why),
             None => answer::error(Status::BAD_REQUEST),
         };
         self.finish(index, exchange, Reply::Ready(response))

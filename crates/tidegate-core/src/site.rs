@@ -241,11 +241,13 @@ impl Site {
         if is_callback { shown } else { target }
     }
 
-    /// Has the answer to a request that came to no route by its path count for all bans of the site: those that have been asked
-    /// about it see to that themselves.
+    /// Has the answer to a request count for all bans of the site where it came to no route by its path: those that have been
+    /// asked about it see to that themselves.
     #[cold]
     pub(crate) fn watch_unrouted(&self, exchange: &mut Exchange<'_>) {
-        self.bans.iter().for_each(|ban| ban.watch(exchange));
+        if exchange.state.refused.as_ref().is_some_and(|refused| refused.is_unrouted) {
+            self.bans.iter().for_each(|ban| ban.watch(exchange));
+        }
     }
 
     /// Such a request was answered. What a trusted proxy asks on somebody's behalf counts for nobody.

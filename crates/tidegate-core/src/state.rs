@@ -56,7 +56,8 @@ pub struct RequestState {
     pub(crate) signals: Signals,
 }
 
-/// The answer to a request that can be nothing to any handler: more content is announced than is taken here, or its path is none.
+/// The answer to a request that can be nothing to any handler: its path is none, or its target, its head or the content that is
+/// announced are more than is taken here.
 pub(crate) struct Refused {
     pub(crate) status: Status,
     /// For the log.

@@ -74,14 +74,18 @@ pub fn has_encoded_slash(raw_path: &str) -> bool {
 /// data it stays `%2F` within its segment.
 ///
 /// # Errors
-/// One of the readings is refused, for what [`normalise`] refuses except encoded slashes; or dot segments stand in it, and it
-/// matters whether they or the encoded slashes are resolved first.
+/// One of the readings is refused, for what [`normalise`] refuses except encoded slashes; or an encoded slash stands beside a dot
+/// segment, or it matters which of both are resolved first.
 pub fn both_readings(raw_path: &str) -> Result<(Vec<u8>, Vec<u8>), PathError> {
     let (mut as_separator, mut as_data) = (Vec::new(), Vec::new());
     let separated = |path: &str| path.replace("%2F", "/").replace("%2f", "/");
     rebuild(separated(raw_path).as_bytes(), &mut as_separator, Slash::Refused)?;
     rebuild(raw_path.as_bytes(), &mut as_data, Slash::Kept)?;
-    if let Cow::Owned(resolved) = without_dot_segments(raw_path) {
+    let resolved = without_dot_segments(raw_path);
+    if has_dot_segment(&separated(&resolved)) {
+        return Err(PathError::EncodedSlash); // who takes it for slashes may leave the dot segments that come of it
+    }
+    if let Cow::Owned(resolved) = resolved {
         let mut once_more = Vec::new();
         if rebuild(separated(&resolved).as_bytes(), &mut once_more, Slash::Refused)? != as_separator {
             return Err(PathError::EncodedSlash);

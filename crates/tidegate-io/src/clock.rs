@@ -23,7 +23,7 @@ pub fn step_ns() -> u64 {
     now
 }
 
-/// What [`step_ns`] has read last in the step of this thread: of a few microseconds ago, which spares a reading where one event
+/// What [`step_ns`] has read last in the step of this thread: no older than the step, which spares a reading where one event
 /// begins what the one before has ended. A step is one run of a connection or of a task.
 #[inline]
 pub fn recent_ns() -> u64 {

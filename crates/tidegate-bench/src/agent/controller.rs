@@ -411,7 +411,7 @@ impl<'s, O: FnMut(Progress, &Second)> Controller<'s, O> {
         let away = now.saturating_sub(self.ticked).saturating_sub(ns(BEAT));
         self.ticked = now;
         if away > 0 {
-            self.called = self.called.saturating_add(away);
+            self.called = self.called.saturating_add(away).min(now);
             self.members.iter_mut().for_each(|member| member.heard = member.heard.saturating_add(away));
             self.newcomers
                 .iter_mut()

@@ -218,7 +218,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         doc: "Passes on paths that hold `%2F`, as they were sent: GitLab, npm and RabbitMQ have such addresses. Without \
               it they are answered with 404. The route is looked up twice, with a slash in its place and with a part \
               of a name, and has to be the same: so `/api/a%2F..%2F..%2Fadmin` does not pass as a path below `/api/`, \
-              whatever the application takes it for. `fastcgi`, `scgi` and `cgi` tell it in `REQUEST_URI`, and run the script that \
+              whatever the application takes it for; nor does any path in which `%2F` stands beside a dot segment. `fastcgi`, `scgi` and `cgi` tell it in `REQUEST_URI`, and run the script that \
               `script`, `try`, `index` or `hand-to` name: no such path leads to a script by itself. `PATH_INFO` is left out, since it is \
               decoded and cannot tell `%2F` from a slash, so an application that is mounted gets no such path.",
         example: "encoded-slashes",

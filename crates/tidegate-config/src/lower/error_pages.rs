@@ -22,7 +22,10 @@ pub(super) fn unshown(checker: &mut Checker<'_>, items: &[Item], inherited: &Inh
         return;
     }
     let (own, of_server) = (&inherited.limits, &inherited.limits_of_server);
+    // A level inside may have smaller ones.
+    let has_inner = any(items, &|item| item.directive.name == "limits");
     let is_limit = |code| match code {
+        _ if has_inner => false,
         414 => own.target_size >= of_server.target_size,
         431 => own.head_size >= of_server.head_size,
         _ => false,

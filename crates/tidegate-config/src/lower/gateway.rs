@@ -316,7 +316,7 @@ fn encoded_slashes(item: &Item) -> Option<&Item> {
 /// Says so where an application is to get a path that no variable can tell it.
 fn fits_script(checker: &mut Checker<'_>, item: &Item, script: &Script) {
     if let (Script::Mounted(_), Some(written)) = (script, encoded_slashes(item)) {
-        let message = "`encoded-slashes` does nothing where an application is mounted";
+        let message = "`encoded-slashes` lets no path of a client through where an application is mounted";
         let help = "take it out: such an application knows its path by PATH_INFO, which is decoded and cannot tell `%2F` from a \
                     slash; one that goes by REQUEST_URI has a `script`";
         let warning = Diagnostic::warning(message).at(&written.file.source, written.header.clone());

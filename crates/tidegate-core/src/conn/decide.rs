@@ -321,7 +321,7 @@ impl Connection {
                     Reply::Ready(_) => account.peer = remote.client,
                     Reply::Later(_) | Reply::Preparing(..) => {
                         (entry.client, entry.scheme) = (remote.client, scheme);
-                        is_exempt = engine.always_answers(site, path);
+                        is_exempt = has_route && site.config().routes[route].action.always_answers();
                         let upstream = signals.upstream();
                         account = Account {
                             site: site.account(),

@@ -81,6 +81,11 @@ impl Holds {
         self.severs.set(true);
     }
 
+    /// Whether it gets none.
+    pub(crate) fn is_severed(&self) -> bool {
+        self.severs.get()
+    }
+
     /// Its answer is sent by this, too.
     pub(crate) fn pace_by(&self, share: Share) {
         self.pace.borrow_mut().get_or_insert_default().add(share);

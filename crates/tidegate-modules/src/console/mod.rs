@@ -173,6 +173,9 @@ impl Handler for Console {
     }
 
     fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
+        if exchange.has_ambiguous_path() {
+            return Foreseen::Handler;
+        }
         if let Some(why) = self.refusal(exchange) {
             say(format!("console: {why}"));
             return Foreseen::Status(Status::FORBIDDEN);

@@ -101,7 +101,7 @@ impl HeadDeadlines {
         })
     }
 
-    /// One that began at `since`, no earlier than the last one did but for the microseconds of a step: monotonic, nanoseconds.
+    /// One that began at `since`, no earlier than the last one did but for the length of a step: monotonic, nanoseconds.
     fn enter(self: &Rc<Self>, since: u64, waker: &Waker) -> Key {
         let key = self.queue.borrow_mut().push(since.saturating_add(self.timeout), waker.clone());
         if !self.is_watched.replace(true) {

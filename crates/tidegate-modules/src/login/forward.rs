@@ -79,8 +79,12 @@ impl ForwardGate {
         ForwardGate { source, stats, terms: Rc::new(terms), by }
     }
 
-    /// What a decision about a request is remembered by; `None`: it is not.
+    /// What a decision about a request is remembered by; `None`: it is not. Of a path with a `%2F` the application is told, and
+    /// what is remembered by a path has a slash there.
     fn key(&self, exchange: &Exchange<'_>) -> Option<String> {
+        if exchange.has_encoded_slash() {
+            return None;
+        }
         let filled = self.by.as_ref()?.fill_key(exchange);
         let host = exchange.authority.to_ascii_lowercase();
         (!filled.is_empty()).then(|| format!("{}\0{host}\0{filled}", exchange.scheme))

@@ -126,6 +126,7 @@ impl Gate for SignedGate {
         let claim = Claim::of(query).filter(|_| !exchange.has_encoded_slash());
         let Some(claim) = claim else {
             let why = match query.contains("signature=") {
+                true if exchange.has_encoded_slash() => "the path holds `%2F`, and no such path is signed",
                 true => "the signature of the URL is cut, or something stands behind it",
                 false => "the URL has no signature",
             };

@@ -388,6 +388,9 @@ impl Handler for StatusPage {
     }
 
     fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
+        if exchange.has_ambiguous_path() {
+            return Foreseen::Handler;
+        }
         if self.is_for_another(exchange) {
             say(format!("status page: {ANOTHER_HOST}, and {} is none", exchange.authority));
             return Foreseen::Status(Status::FORBIDDEN);

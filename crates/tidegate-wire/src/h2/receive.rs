@@ -136,7 +136,7 @@ impl Connection {
             (_, Err(error)) => self.break_stream(id, error.into(), out),
             (Purpose::Request { .. }, Ok(refused)) => self.open_request(id, is_end, refused, section, out),
             // A part of the fields would be taken for all of them.
-            (Purpose::Response | Purpose::Trailers, Ok(Some(431))) if !self.is_server => {
+            (Purpose::Response | Purpose::Trailers, Ok(Some(431))) => {
                 self.break_stream(id, StreamError::FieldSectionTooLarge, out)
             }
             (Purpose::Response, Ok(_)) => self.take_response(id, is_end, section, out),
