@@ -151,7 +151,7 @@ fn loads(directive: &Directive, context: Context, text: &str) {
         "nobody gets in here",
         "nothing uses",
         "`cache` does nothing here",
-        "`encoded-slashes` does nothing",
+        "`encoded-slashes` lets no path",
         "this leads back",
     ];
     let is_absent = |message: &str| absent.iter().any(|what| message.starts_with(what));

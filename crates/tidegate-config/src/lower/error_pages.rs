@@ -23,7 +23,8 @@ pub(super) fn unshown(checker: &mut Checker<'_>, items: &[Item], inherited: &Inh
     }
     let (own, of_server) = (&inherited.limits, &inherited.limits_of_server);
     // A level inside may have smaller ones.
-    let has_inner = any(items, &|item| item.directive.name == "limits");
+    let is_limits = |item: &Item| item.directive.name == "limits";
+    let has_inner = items.iter().any(|item| any(&item.children, &is_limits));
     let is_limit = |code| match code {
         _ if has_inner => false,
         414 => own.target_size >= of_server.target_size,
