@@ -1,7 +1,7 @@
 //! `cargo xtask tests`: what `cargo test --workspace` runs, several test programs at once.
 //!
-//! Cargo runs one after another, and many of ours wait most of the time: for a server to stop, a timeout, a browser. Here twice
-//! as many run as there are processors, those that take longest first. The output of each is shown whole when it ends. Called by
+//! Cargo runs one after another, and many of ours wait most of the time: for a server to stop, a timeout, a browser. Here one
+//! more runs than there are processors, those that take longest first. The output of each is shown whole when it ends. Called by
 //! `test`.
 
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ pub struct Arguments {
     /// Those of an optimised build with debug assertions and overflow checks (the profile `checked`)
     #[arg(long)]
     checked: bool,
-    /// Programs at once; twice as many as there are processors
+    /// Programs at once; one more than there are processors
     #[arg(long)]
     jobs: Option<usize>,
 }
@@ -57,7 +57,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         LONGEST.iter().position(|name| *name == program.name).unwrap_or(LONGEST.len())
     });
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    let failed = run_all(programs, arguments.jobs.unwrap_or(2 * processors).max(1));
+    let failed = run_all(programs, arguments.jobs.unwrap_or(processors + 1).max(1));
     let mut examples = workspace::cargo();
     examples.args(["test", "--workspace", "--locked", "--no-fail-fast", "--doc"]).args(profile);
     let examples = workspace::run(&mut examples);
