@@ -99,27 +99,90 @@ fn an_answer_that_the_kernel_has_is_in_flight() {
     assert_eq!(answer.len() - head, 200_000);
 }
 
-#[test]
-fn so_is_one_over_http2() {
-    let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
-        [&[0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream][..], payload].concat()
-    };
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    [&[0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream][..], payload].concat()
+}
+
+/// Opens a connection of HTTP/2 for more than is sent, and asks for `/f`.
+fn request_over_http2() -> Vec<u8> {
     let window = 0x7fff_0000_u32.to_be_bytes();
-    let request = [
+    [
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
         frame(4, 0, 0, &[&[0, 4][..], &window].concat()), // SETTINGS_INITIAL_WINDOW_SIZE
         frame(8, 0, 0, &window),                          // WINDOW_UPDATE
         frame(1, 5, 1, b"\x82\x86\x41\x09localhost\x44\x02/f"), // HEADERS: END_STREAM, END_HEADERS
-    ];
-    let ping = frame(6, 0, 0, &[0; 8]);
-    let answer = answer_at_the_end(&Folder::new("ends-delivered-h2"), "{ h2c }", &request.concat(), &ping);
-    let (mut rest, mut content) = (&answer[..], 0);
+    ]
+    .concat()
+}
+
+/// Bytes of content in whole frames, of which the last is a GOAWAY.
+fn content_of_frames(answer: &[u8]) -> usize {
+    let (mut rest, mut content, mut last) = (answer, 0, 0);
     while let [a, b, c, kind, _, _, _, _, _, payload @ ..] = rest {
         let length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
         content += if *kind == 0 { length } else { 0 };
         rest = payload.get(length..).expect("a frame is whole");
+        last = *kind;
     }
-    assert_eq!((content, rest.len()), (200_000, 0));
+    assert_eq!((rest.len(), last), (0, 7), "the client is told");
+    content
+}
+
+#[test]
+fn so_is_one_over_http2() {
+    let ping = frame(6, 0, 0, &[0; 8]);
+    let answer =
+        answer_at_the_end(&Folder::new("ends-delivered-h2"), "{ h2c }", &request_over_http2(), &ping);
+    assert_eq!(content_of_frames(&answer), 200_000);
+}
+
+/// A client of HTTP/2 opens windows as it reads. Where a closed socket answered those with a reset, it could write no more and would
+/// give up what it has not read, though its kernel has acknowledged all of it.
+#[test]
+fn a_client_that_opens_windows_reads_all_that_was_sent_before_it_was_closed() {
+    for (limits, ended) in [
+        ("keep-alive-connections 1", "keep_alive_flushes"),
+        ("keep-alive-timeout \"100ms\"", "keep_alive_timeouts"),
+    ] {
+        read_while_it_closes(limits, ended);
+    }
+}
+
+fn read_while_it_closes(limits: &str, ended: &str) {
+    const LENGTH: usize = 50_000;
+    let folder = Folder::new(&format!("ends-unread-{ended}"));
+    fs::create_dir_all(folder.path("www")).unwrap();
+    fs::write(folder.path("www/f"), vec![7; LENGTH]).unwrap();
+    let settings = format!(
+        "workers 1\nlisten \"127.0.0.1:0\" {{ h2c }}\nlimits {{ {limits} }}\nsite {{ root \"www\" }}\n"
+    );
+    let server = Server::with_config(&folder, &settings);
+    let mut slow = TcpStream::connect(&server.address).unwrap();
+    slow.set_read_timeout(Some(WAIT)).unwrap();
+    slow.write_all(&request_over_http2()).unwrap();
+    wait_for(|| (server.status()["stats"]["responses"]["2xx"] == 1).then_some(()), "the answer");
+    // Those that have to be there for another to be one too many.
+    let _others: Vec<TcpStream> = (0..2)
+        .map(|_| {
+            let mut other = TcpStream::connect(&server.address).unwrap();
+            other.write_all(b"GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            other.read_exact(&mut [0; LENGTH]).unwrap();
+            other
+        })
+        .collect();
+    wait_for(|| (server.status()["stats"][ended].as_u64()? > 0).then_some(()), "the end of what is idle");
+    let mut answer = Vec::new();
+    loop {
+        let mut piece = [0; 1000];
+        let count = slow.read(&mut piece).unwrap();
+        if count == 0 {
+            break;
+        }
+        answer.extend_from_slice(&piece[..count]);
+        slow.write_all(&frame(8, 0, 0, &(count as u32).to_be_bytes()))
+            .expect("it may still say that it reads");
+    }
+    assert_eq!(content_of_frames(&answer), LENGTH);
 }
 
 /// An application on a unix socket that reads a little of each request, answers and closes: the rest it leaves unread.

@@ -7,7 +7,7 @@ use super::backlog::Backlog;
 use super::content::Incoming;
 use super::progress::Terms;
 use super::send::Output;
-use super::{Connection, Next, Work};
+use super::{Connection, Next, Protocol, Work};
 use crate::body::RequestBodyError;
 use crate::context::Ctx;
 use crate::log;
@@ -133,7 +133,16 @@ impl Connection {
             }
             Timer::Idle => {
                 cx.stats.keep_alive_timeouts.add(1);
+                if self.protocol.is_h2() {
+                    self.end_keep_alive();
+                    return self.take_turn(key, cx);
+                }
                 Next::Close
+            }
+            Timer::Linger if self.lingers_on() => {
+                let after = self.limits(&cx.engine).linger_timeout;
+                self.arm_for(Timer::Linger, after, key, cx);
+                Next::Wait
             }
             Timer::Linger => {
                 cx.stats.timeouts.add(Timeout::Linger, 1);
@@ -165,6 +174,14 @@ impl Connection {
                 self.give_up(key, cx)
             }
             Timer::Write => self.look_at_reader(key, cx),
+        }
+    }
+
+    /// Whether a client that was sent everything is still seen to read.
+    fn lingers_on(&mut self) -> bool {
+        match &mut self.protocol {
+            Protocol::H2(h2) => h2.lingers_on(),
+            Protocol::H1 => false,
         }
     }
 

@@ -344,11 +344,11 @@ impl Connection {
         self.transport.stream().send_queue().waiting <= FIN
     }
 
-    /// No other request is answered on it: it closes once the client has what it was sent, or says that it has. HTTP/2 has words
-    /// of its own for that, which it says when it runs.
+    /// No other request is answered on it: when it runs, it closes once the client has what it was sent, or says that it has.
     pub(crate) fn end_keep_alive(&mut self) {
-        if !self.protocol.is_h2() {
-            (self.keep_alive, self.unread) = (false, true);
+        match &mut self.protocol {
+            Protocol::H2(h2) => h2.dismiss(),
+            Protocol::H1 => (self.keep_alive, self.unread) = (false, true),
         }
     }
 

@@ -153,7 +153,14 @@ impl Worker {
     pub(super) fn flush(&mut self, key: Key, why: Flush) {
         self.cx.stats.keep_alive_flushes.add(1);
         self.cx.stats.keep_alive_flush_reasons.add(why, 1);
-        self.close(key);
+        match self.connections.get_mut(key).filter(|connection| connection.is_multiplexed()) {
+            // Its client may hold answers that it has not read, and sends something as it reads them.
+            Some(connection) => {
+                connection.end_keep_alive();
+                self.drive(key);
+            }
+            None => self.close(key),
+        }
     }
 
     /// Resets those that own the most for the longest, until there is some room again. What came a moment ago

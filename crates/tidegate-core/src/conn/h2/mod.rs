@@ -68,8 +68,22 @@ pub(super) struct Http2 {
     /// Bytes of all answers since streams were looked at last.
     moved: u32,
     is_closing: bool,
+    /// It is closed as soon as no stream is open: nobody waits for requests that are on their way.
+    is_dismissed: bool,
+    linger: Linger,
     /// Requests that came after the client was told that it may make no more.
     late: u64,
+}
+
+/// How often a client that still reads is given the time of `linger-timeout`: half a minute with its default.
+const LINGERS: u8 = 15;
+
+/// What comes while nothing but the client's end is waited for. A client may hold answers that were acknowledged for it and that it
+/// has not read; as it reads them it opens windows, and where the kernel answers those with a reset it gives up what is unread.
+#[derive(Default)]
+struct Linger {
+    has_moved: bool,
+    times: u8,
 }
 
 /// A request that could not be answered at once.
@@ -285,6 +299,25 @@ impl Http2 {
         });
     }
 
+    /// The last request is over.
+    pub(super) fn dismiss(&mut self) {
+        self.is_dismissed = true;
+    }
+
+    /// Whether its client has gone on reading since this was asked last, and may go on.
+    pub(super) fn lingers_on(&mut self) -> bool {
+        self.linger.times += 1;
+        std::mem::take(&mut self.linger.has_moved) && self.linger.times < LINGERS
+    }
+
+    /// Tells the client that nothing more is answered. One that is told has not to wonder which of its requests were looked at.
+    fn say_last(&mut self) {
+        match self.wire.is_draining() {
+            true => self.wire.drain(&mut self.batch), // it was told that we go, and not yet after which
+            false => self.wire.fail(ErrorCode::NO_ERROR, "", &mut self.batch),
+        }
+    }
+
     /// Lets go of memory that only a busy connection needs.
     fn relax(&mut self) {
         self.wire.relax();
@@ -342,6 +375,8 @@ impl Connection {
             terms,
             wanted: terms,
             is_closing: false,
+            is_dismissed: false,
+            linger: Linger::default(),
             late: 0,
         }));
         self.timer = Timer::Off;
@@ -405,6 +440,7 @@ impl Connection {
 
     fn turn_h2(&mut self, h2: &mut Http2, key: Key, cx: &mut Ctx) -> io::Result<Next> {
         if self.lingering {
+            h2.linger.has_moved |= std::mem::take(&mut self.readable);
             return self.linger(cx);
         }
         if cx.draining && !h2.is_closing {
@@ -417,8 +453,8 @@ impl Connection {
                 h2.stop_reading(cx, |_| true);
             }
             if h2.wire.is_idle() {
-                if cx.closes_idle && h2.is_closing {
-                    h2.wire.drain(&mut h2.batch); // nobody is waited for any more
+                if h2.is_dismissed || (cx.closes_idle && h2.is_closing) {
+                    h2.say_last(); // nobody is waited for any more
                 }
                 h2.relax();
             }
@@ -605,12 +641,8 @@ impl Connection {
     /// The connection ends before its streams do.
     pub(super) fn abandon_h2(&mut self, cx: &mut Ctx) {
         let Some(mut h2) = self.take_h2() else { return };
-        // A client that is told has not to wonder which of its requests were looked at.
         if !self.is_stuck() && !self.eof && !self.transport.resets_on_close() {
-            match h2.wire.is_draining() {
-                true => h2.wire.drain(&mut h2.batch), // it was told that we go, and not yet after which
-                false => h2.wire.fail(ErrorCode::NO_ERROR, "", &mut h2.batch),
-            }
+            h2.say_last();
             if !h2.batch.is_empty() {
                 let _ = self.transport.send(&h2.batch, false);
             }
