@@ -195,8 +195,8 @@ impl Content {
     }
 
     /// Reads these bytes, also those that are still to come. An end behind that of the content is its end. `None`: they have
-    /// been let go of, or will be, since the content does not fit into the store; whoever wants them fetches them alone. Nor is there a
-    /// reader of what is in a file as a whole.
+    /// been let go of, or will be, since the content does not fit into the store, or nobody brings in the rest any more; whoever wants them
+    /// fetches them alone. Nor is there a reader of what is in a file as a whole.
     pub fn reader(self: &Arc<Self>, range: Range<u64>) -> Option<Reader> {
         if self.file.is_some() {
             return None;
@@ -207,7 +207,7 @@ impl Content {
         }
         let mut waiting = lock(&self.waiting);
         // Who lets go of blocks asks here who needs them first.
-        if !self.is_for_all() && self.filled() > self.base {
+        if !self.is_for_all() && self.filled() > self.base || waiting.is_closed && range.end > self.filled() {
             return None;
         }
         let seat = waiting.sit(range.start);
@@ -523,6 +523,14 @@ impl Content {
         Some(fitted)
     }
 
+    /// Lets nobody in any more who reads further than what is here, unless others than `apart` are reading: the fill can be given up
+    /// then, and cuts off nobody.
+    pub(crate) fn close_unread(&self, apart: usize) -> bool {
+        let mut waiting = lock(&self.waiting);
+        waiting.is_closed |= waiting.count() <= apart;
+        waiting.is_closed
+    }
+
     /// The rest will not come.
     pub(crate) fn break_off(&self) {
         self.end(BROKEN);
@@ -536,7 +544,11 @@ impl Content {
     /// The rest is to come after all; `false` where it is no part that memory has.
     pub(crate) fn go_on(&self) -> bool {
         let is_in_memory = self.file.is_none() && !self.is_passing();
-        is_in_memory && self.state.compare_exchange(PART, FILLING, AcqRel, Acquire).is_ok()
+        let goes_on = is_in_memory && self.state.compare_exchange(PART, FILLING, AcqRel, Acquire).is_ok();
+        if goes_on {
+            lock(&self.waiting).is_closed = false;
+        }
+        goes_on
     }
 
     /// The file behind it could not be read.
@@ -547,6 +559,7 @@ impl Content {
     }
 
     fn end(&self, state: u8) {
+        lock(&self.waiting).is_closed = state != COMPLETE;
         self.state.store(state, Release);
         self.wake_readers();
     }

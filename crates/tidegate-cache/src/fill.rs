@@ -109,7 +109,7 @@ impl Fill {
         }
         if taken > 0 {
             self.content.wake_readers();
-        } else if !bytes.is_empty() && self.content.is_passing() && self.content.readers() == 0 {
+        } else if !bytes.is_empty() && self.content.is_passing() && self.content.close_unread(0) {
             return Err(Full::Unread);
         }
         Ok(taken)
@@ -217,8 +217,16 @@ impl Fill {
 
     /// How many are reading, disks apart.
     pub fn readers(&self) -> usize {
-        let is_spooled = self.spool.as_ref().is_some_and(|spool| !spool.is_given_up());
-        self.content.readers().saturating_sub(usize::from(is_spooled))
+        self.content.readers().saturating_sub(self.disks())
+    }
+
+    /// Whether it can be given up, since nobody is reading, disks apart. Then nobody begins to, but of what is here.
+    pub fn close_unread(&mut self) -> bool {
+        self.content.close_unread(self.disks())
+    }
+
+    fn disks(&self) -> usize {
+        usize::from(self.spool.as_ref().is_some_and(|spool| !spool.is_given_up()))
     }
 
     /// It has waited long for room: where it is a disk that is behind, that is not waited for any more.

@@ -10,6 +10,8 @@ pub(super) struct Waiting {
     pub(super) free: Vec<usize>,
     /// Of the fill, for room.
     pub(super) filler: Option<Waker>,
+    /// Nobody brings in more than is here.
+    pub(super) is_closed: bool,
 }
 
 /// A reader.

@@ -71,6 +71,29 @@ fn a_part_in_memory_is_read_and_gone_on_with() {
     assert_eq!(store.figures().entries, 1);
 }
 
+/// Between the moment at which nobody reads and the end of the fetch somebody may come: who would wait for what never comes is told.
+#[test]
+fn a_fetch_is_given_up_where_nobody_can_be_cut_off() {
+    let store = store(4 * MIB);
+    let (entry, mut fill) = begin(&store, "/a", 100_000);
+    append_all(&mut fill, &bytes(1, 40_000));
+    let reader = entry.content().reader(0..u64::MAX).unwrap();
+    assert!(!fill.close_unread(), "somebody reads");
+    assert!(entry.content().reader(0..u64::MAX).is_some());
+    drop(reader);
+    assert!(fill.close_unread());
+    assert!(!entry.content().is_part(), "it is not over yet");
+    assert!(entry.content().reader(0..u64::MAX).is_none());
+    assert!(entry.content().reader(10..40_001).is_none());
+    let mut within = entry.content().reader(10..40_000).unwrap();
+    assert_eq!(read(&mut within, 10_000).0.len(), 39_990);
+    drop(fill);
+    assert!(entry.content().is_part() && entry.content().reader(0..u64::MAX).is_none());
+    let (whole, fill) = go_on(&store, &found(&store, "/a").unwrap());
+    assert!(whole.content().reader(0..u64::MAX).is_some(), "it goes on");
+    drop(fill);
+}
+
 #[test]
 fn what_may_not_be_kept_in_part_is_not() {
     let store = store(4 * MIB);

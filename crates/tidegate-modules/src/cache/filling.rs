@@ -79,7 +79,7 @@ pub(super) async fn fill_up(
             continue;
         }
         alone = alone.or_else(|| Unattended::begin(unattended));
-        if alone.is_none() || !is_worth_ending(fill.filled(), len) {
+        if (alone.is_none() || !is_worth_ending(fill.filled(), len)) && fill.close_unread() {
             return;
         }
     }
