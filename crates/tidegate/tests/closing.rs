@@ -185,6 +185,26 @@ fn read_while_it_closes(limits: &str, ended: &str) {
     assert_eq!(content_of_frames(&answer), LENGTH);
 }
 
+/// The last answer on a connection says so (RFC 9112 section 9.6), though it was not known when the request came.
+#[test]
+fn an_answer_that_comes_while_the_server_ends_tells_the_client() {
+    let folder = Folder::new("ends-told");
+    let application = UnixListener::bind(folder.path("app.sock")).unwrap();
+    let settings = "workers 1\nlisten \"127.0.0.1:0\"\nsite { proxy \"http://unix:app.sock\" }\n";
+    let server = Server::with_config(&folder, settings);
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.set_read_timeout(Some(WAIT)).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let (mut asked, _) = application.accept().unwrap();
+    assert!(asked.read(&mut [0; 1000]).unwrap() > 0);
+    server.signal(Signal::TERM);
+    wait_for(|| TcpStream::connect(&server.address).is_err().then_some(()), "the end of listening");
+    asked.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\r\nConnection: close\r\n") && answer.ends_with("\r\n\r\nhello"), "{answer}");
+}
+
 /// An application on a unix socket that reads a little of each request, answers and closes: the rest it leaves unread.
 fn hasty_application(socket: &Path, answer: &'static [u8]) {
     let listener = UnixListener::bind(socket).unwrap();

@@ -5,7 +5,7 @@
 
 use super::backlog::Backlog;
 use super::content::Incoming;
-use super::progress::Terms;
+use super::progress::{self, Terms};
 use super::send::Output;
 use super::{Connection, Next, Protocol, Work};
 use crate::body::RequestBodyError;
@@ -188,7 +188,7 @@ impl Connection {
     /// Waits for the client to take what is with the kernel.
     pub(super) fn await_reader(&mut self, key: Key, cx: &mut Ctx) {
         let terms = reading_terms(self.limits(&cx.engine));
-        self.reader.begin(terms.grace);
+        self.reader.begin(terms.grace, progress::now());
         self.window = 0;
         self.arm_for(Timer::Write, self.reader.span(terms), key, cx);
     }
@@ -204,13 +204,23 @@ impl Connection {
             return self.take_turn(key, cx); // it was not a full socket that has made the last call short
         }
         let terms = reading_terms(self.limits(&cx.engine));
-        if let Some(after) = self.reader.look(taken, terms) {
+        if let Some(after) = self.reader.look(taken, progress::now(), terms) {
             self.arm_for(Timer::Write, after, key, cx);
             return Next::Wait;
         }
-        cx.stats.timeouts.add(Timeout::Write, 1);
-        self.transport.reset_on_close(); // what is unsent leaves the kernel with it
+        self.give_up_reader(cx);
         Next::Close
+    }
+
+    /// The client takes what it asked for too slowly: what is unsent leaves the kernel with the connection.
+    pub(super) fn give_up_reader(&mut self, cx: &mut Ctx) {
+        cx.stats.timeouts.add(Timeout::Write, 1);
+        let limits = self.limits(&cx.engine);
+        log::info(format_args!(
+            "{} is cut off: for {:?} (`rate-grace`) it took less of its answer than {} B/s (`send-rate`)",
+            self.peer, limits.rate_grace, limits.send_rate
+        ));
+        self.transport.reset_on_close();
     }
 
     /// Bytes that the client has taken, from a beginning that does not matter, and those that it has not.

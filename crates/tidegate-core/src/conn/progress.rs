@@ -9,15 +9,16 @@
 //! takes at least `send-rate` is never given up. TCP tells of room in pieces (a segment, or a part of the client's
 //! buffer), and a slow client may empty one of them for longer than `rate-grace`: one that has been seen to take
 //! pieces far apart may have paid for longer waits, up to [`PREPAID`]. One that has taken all quickly and then stops
-//! has not. Nothing here knows a socket or a clock.
+//! has not. Nobody is given up before, and nobody much later: the last look comes when patience is at its end. Nothing here knows a
+//! socket; times are milliseconds of a clock that may run round ([`now`]).
 
 use std::time::Duration;
-use tidegate_io::wheel::TICK;
+use tidegate_io::clock::recent_ns;
 
 /// Looks at a client in one `rate-grace`.
 const LOOKS: u32 = 8;
-/// What a timer is late by: it is rounded up to a tick of the wheel, and comes in the tick behind it.
-const SLACK: Duration = TICK.saturating_mul(2);
+/// Nothing is known yet of what a client has taken.
+const UNKNOWN: u64 = u64::MAX;
 /// A client may have paid for so many times the longest wait after which it went on, and for so many times
 /// `rate-grace` at most.
 const PREPAID: u32 = 4;
@@ -69,9 +70,9 @@ impl Patience {
         Patience { left: millis(grace), gap: 0, longest: 0 }
     }
 
-    /// So much time has passed, in which so many bytes were taken. Whether there is any patience left.
-    pub(super) fn spend(&mut self, waited: Duration, taken: u64, terms: Terms) -> bool {
-        let (waited, grace) = (millis(waited + SLACK), millis(terms.grace));
+    /// So many milliseconds have passed, in which so many bytes were taken. Whether there is any patience left.
+    pub(super) fn spend(&mut self, waited: u32, taken: u64, terms: Terms) -> bool {
+        let grace = millis(terms.grace);
         self.gap = self.gap.saturating_add(waited);
         if taken > 0 {
             self.longest = self.longest.max(std::mem::take(&mut self.gap));
@@ -84,14 +85,18 @@ impl Patience {
                 self.left.saturating_sub(waited).saturating_add(paid).min(most)
             }
         };
-        // The next look would be too late.
-        self.left > millis(terms.span()) / 2
+        self.left > 0
     }
 
     /// It was not the client that was waited for.
     pub(super) fn restore(&mut self, grace: Duration) {
         (self.left, self.gap) = (self.left.max(millis(grace)), 0);
     }
+}
+
+/// Milliseconds of the monotonic clock, which run round.
+pub(super) fn now() -> u32 {
+    (recent_ns() / 1_000_000) as u32
 }
 
 fn millis(time: Duration) -> u32 {
@@ -101,39 +106,47 @@ fn millis(time: Duration) -> u32 {
 /// A client that a full socket waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reader {
-    /// Bytes that it had taken when it was looked at last; where that counts from does not matter.
+    /// Bytes that it had taken when it was looked at last; where that counts from does not matter. Or [`UNKNOWN`].
     taken: u64,
     patience: Patience,
-    is_known: bool,
+    /// When it was looked at last, or has begun to be waited for.
+    since: u32,
 }
 
 impl Reader {
     /// Nothing is known of it yet.
     pub(super) fn new() -> Reader {
-        Reader { taken: 0, patience: Patience::new(Duration::ZERO), is_known: false }
+        Reader { taken: UNKNOWN, patience: Patience::new(Duration::ZERO), since: 0 }
     }
 
     /// Begins to wait for it; the first look comes after [`Terms::first_span`].
-    pub(super) fn begin(&mut self, grace: Duration) {
-        *self = Reader { taken: 0, patience: Patience::new(grace), is_known: false };
+    pub(super) fn begin(&mut self, grace: Duration, now: u32) {
+        *self = Reader { taken: UNKNOWN, patience: Patience::new(grace), since: now };
     }
 
-    /// When the next look is due.
+    /// It is waited for again from now on, with the patience that there was.
+    pub(super) fn resume(&mut self, now: u32) {
+        self.since = now;
+    }
+
+    /// How long after the last look the next one is due.
     pub(super) fn span(&self, terms: Terms) -> Duration {
-        if self.is_known { terms.span() } else { terms.first_span() }
+        let usual = if self.taken == UNKNOWN { terms.first_span() } else { terms.span() };
+        usual.min(Duration::from_millis(self.patience.left.max(1).into()))
     }
 
-    /// The time between two looks has passed, and so much has been taken in all. Returns when to look again;
-    /// `None`: it is given up.
-    pub(super) fn look(&mut self, taken: u64, terms: Terms) -> Option<Duration> {
-        let waited = self.span(terms);
+    /// Since the last look.
+    pub(super) fn waited(&self, now: u32) -> Duration {
+        Duration::from_millis(now.wrapping_sub(self.since).into())
+    }
+
+    /// So much has been taken in all. Returns after how long to look again; `None`: it is given up.
+    pub(super) fn look(&mut self, taken: u64, now: u32, terms: Terms) -> Option<Duration> {
+        let waited = now.wrapping_sub(std::mem::replace(&mut self.since, now));
+        let before = std::mem::replace(&mut self.taken, taken);
         // May run backwards where the kernel only estimates.
-        let moved = if self.is_known { taken.wrapping_sub(self.taken).cast_signed().max(0) } else { 0 };
-        (self.taken, self.is_known) = (taken, true);
-        if !self.patience.spend(waited, moved.cast_unsigned(), terms) {
-            return None;
-        }
-        Some(terms.span())
+        let moved = if before == UNKNOWN { 0 } else { taken.wrapping_sub(before).cast_signed().max(0) };
+        self.patience.spend(waited, moved.cast_unsigned(), terms).then(|| self.span(terms))
     }
 
     /// It has nothing to take at present.
@@ -151,6 +164,10 @@ pub(super) struct StreamPace {
     /// Where the connection's bytes ended when this stream had moved last. Until the client has taken
     /// them the window cannot open, however steadily it reads.
     end: u64,
+    /// When it was looked at last, or began.
+    since: u32,
+    /// It was found waiting then.
+    is_waiting: bool,
 }
 
 /// What a stream waits for.
@@ -168,8 +185,8 @@ pub(super) enum Waits {
 }
 
 impl StreamPace {
-    pub(super) fn new(grace: Duration) -> StreamPace {
-        StreamPace { patience: Patience::new(grace), moved: 0, end: 0 }
+    pub(super) fn new(grace: Duration, now: u32) -> StreamPace {
+        StreamPace { patience: Patience::new(grace), moved: 0, end: 0, since: now, is_waiting: true }
     }
 
     /// So many bytes went either way.
@@ -187,17 +204,21 @@ impl StreamPace {
         self.end.wrapping_sub(taken).cast_signed() > 0
     }
 
-    /// `waited` has passed. Whether the stream may go on.
-    pub(super) fn look(&mut self, waits: Waits, waited: Duration, terms: Terms) -> bool {
+    /// Whether the stream may go on.
+    pub(super) fn look(&mut self, waits: Waits, now: u32, terms: Terms) -> bool {
+        let waited = now.wrapping_sub(std::mem::replace(&mut self.since, now));
         let moved = std::mem::take(&mut self.moved);
         let moved = match waits {
             Waits::No => {
+                self.is_waiting = false;
                 self.patience.restore(terms.grace);
                 return true;
             }
             Waits::Window | Waits::Content => moved,
             Waits::Connection(of_all) => of_all.max(moved),
         };
+        // Since when it waits is not known where it was not found waiting before.
+        let waited = if std::mem::replace(&mut self.is_waiting, true) { waited } else { 0 };
         self.patience.spend(waited, moved.into(), terms)
     }
 }

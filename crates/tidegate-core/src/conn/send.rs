@@ -245,6 +245,8 @@ impl Connection {
         is_last: bool,
         pace: Option<Box<Pace>>,
     ) -> Result<Output, Broken> {
+        // It is closed behind this answer, which is the last that can tell the client (RFC 9112 section 9.6).
+        self.end_if_idle_ends(cx);
         if pace.is_none()
             && let Some(message) = self.as_it_is(&response, request)
         {

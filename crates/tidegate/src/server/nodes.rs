@@ -118,7 +118,7 @@ impl Teller {
                 if self.trouble.is_news(&error.to_string()) {
                     let address = self.settings.address;
                     log::warn(format_args!(
-                        "the store of limits at {address} does not answer: {error}; this server keeps to its part, servers: {}",
+                        "the store of limits at {address} fails: {error}; this server keeps to its part, servers: {}",
                         self.state.nodes()
                     ));
                 }

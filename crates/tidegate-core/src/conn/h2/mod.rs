@@ -9,7 +9,7 @@ mod receive;
 mod send;
 
 use super::deadlines::{Timer, reading_terms, sending_terms};
-use super::progress::{Reader, StreamPace, Terms, Waits};
+use super::progress::{self, Reader, StreamPace, Terms, Waits};
 use super::{Connection, DECODED_PER_TURN, Next, Protocol, Request, TURNS};
 use crate::batch::Batch;
 use crate::body::{BodySink, RequestBodyError};
@@ -61,6 +61,8 @@ pub(super) struct Http2 {
     stalled: Duration,
     /// The client, as the reader of the connection.
     reader: Reader,
+    /// It was waited for when streams were looked at last.
+    is_awaited: bool,
     /// What the reader is judged by while the timer runs.
     terms: Terms,
     /// The same for all requests that are under way, from the next time on.
@@ -165,7 +167,7 @@ impl StreamWork {
             interim: None,
             record: None,
             early: None,
-            pace: StreamPace::new(grace),
+            pace: StreamPace::new(grace, progress::now()),
             part: None,
             is_due: false,
             reads_ahead: false,
@@ -359,7 +361,7 @@ impl Connection {
         let wire = h2::Connection::server(limits(cx), &mut self.batch);
         let mut reader = Reader::new();
         let terms = reading_terms(self.limits(&cx.engine));
-        reader.begin(terms.grace);
+        reader.begin(terms.grace, progress::now());
         self.protocol = Protocol::H2(Box::new(Http2 {
             wire,
             batch: Batch::default(),
@@ -372,6 +374,7 @@ impl Connection {
             stalled: Duration::ZERO,
             moved: 0,
             reader,
+            is_awaited: false,
             terms,
             wanted: terms,
             is_closing: false,
@@ -557,12 +560,15 @@ impl Connection {
         let keep_alive_timeout = self.limits(&cx.engine).keep_alive_timeout;
         let is_new = self.timer != Timer::Streams;
         let Protocol::H2(h2) = &mut self.protocol else { return };
+        if is_new {
+            h2.reader.resume(progress::now());
+        }
         if is_new && h2.terms != h2.wanted {
             h2.terms = h2.wanted;
             h2.reader.restore(h2.terms.grace);
         }
         let (timer, after) = if h2.is_idle() && !is_stuck {
-            h2.reader.begin(h2.terms.grace);
+            h2.reader.begin(h2.terms.grace, progress::now());
             (Timer::Idle, keep_alive_timeout)
         } else {
             (Timer::Streams, h2.reader.span(h2.terms))
@@ -577,7 +583,8 @@ impl Connection {
         let engine = cx.engine.clone();
         let of_server = &engine.settings.limits;
         let (head_timeout, grace) = (of_server.head_timeout, h2.terms.grace);
-        let waited = h2.reader.span(h2.terms);
+        let now = progress::now();
+        let waited = h2.reader.waited(now);
         let (taken, waiting) = self.delivery();
         let end = taken.wrapping_add(waiting + (self.transport.pending() + self.held.len()) as u64);
         let is_blocked = self.is_stuck();
@@ -590,13 +597,14 @@ impl Connection {
             is_awaited |= work.is_under_way;
         }
         // The socket itself: nothing can be said to a client that does not read.
-        let is_lost = h2.reader.look(taken, h2.terms).is_none() && is_awaited;
-        if !is_awaited {
+        // Since when it is waited for nobody knows who has not seen it at the last look.
+        let is_awaited_longer = std::mem::replace(&mut h2.is_awaited, is_awaited) && is_awaited;
+        let is_lost = h2.reader.look(taken, now, h2.terms).is_none() && is_awaited_longer;
+        if !is_awaited_longer {
             h2.reader.restore(grace);
         }
         if is_lost {
-            cx.stats.timeouts.add(Timeout::Write, 1);
-            self.transport.reset_on_close();
+            self.give_up_reader(cx);
         } else if !self.input.is_empty() || h2.wire.is_inside_block() {
             h2.stalled = if is_blocked { Duration::ZERO } else { h2.stalled + waited };
             if h2.stalled >= head_timeout {
@@ -619,7 +627,7 @@ impl Connection {
             } else {
                 (Waits::No, sending)
             };
-            if !work.pace.look(waits, waited, terms) {
+            if !work.pace.look(waits, now, terms) {
                 let key = work.key;
                 let wait = if waits == Waits::Content { Timeout::Body } else { Timeout::Write };
                 cx.stats.timeouts.add(wait, 1);

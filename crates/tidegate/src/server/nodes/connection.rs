@@ -5,7 +5,7 @@
 //! much memory as the peer cares to send. All that we ask is answered in less than [`LONGEST`]; what sends more is no store of
 //! ours. After an error the connection is no good any more: what it still sends answers an earlier question.
 
-use redis::{Cmd, ConnectionLike, Parser, Pipeline, RedisResult, Value};
+use redis::{Cmd, ConnectionLike, Parser, Pipeline, RedisError, RedisResult, Value};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ impl Connection {
         bounded.write_all(question)?;
         let mut answers = Vec::with_capacity(count);
         for _ in 0..count {
-            answers.push(self.parser.parse_value(&mut bounded)?);
+            answers.push(self.parser.parse_value(&mut bounded).map_err(in_words)?);
         }
         Ok(answers)
     }
@@ -146,6 +146,15 @@ impl Read for BoundedStream<'_> {
 /// The kernel calls it EAGAIN, `Resource temporarily unavailable`.
 fn in_time(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { too_late() } else { error }
+}
+
+/// The parser tells of bytes by their numbers.
+fn in_words(error: RedisError) -> RedisError {
+    if error.kind() != redis::ErrorKind::Parse {
+        return error;
+    }
+    let what = "what it sends is no answer of a Redis, so something else listens there: look at the address";
+    io::Error::new(io::ErrorKind::InvalidData, what).into()
 }
 
 fn too_late() -> io::Error {
@@ -227,7 +236,11 @@ mod tests {
             [("", "*4096\r\n"), ("", "*-5"), ("*18446744073709551615\r\n", ":1\r\n"), ("", "HTTP/1.1 ")]
         {
             let error = asked(first.as_bytes(), then.as_bytes(), long);
-            assert!(error.to_string().len() < 1000 && !error.is_timeout(), "{first}{then}: {error}");
+            let told = error.to_string();
+            assert!(
+                told.len() < 1000 && !told.contains('\n') && !error.is_timeout(),
+                "{first}{then}: {told}"
+            );
         }
     }
 
