@@ -169,7 +169,7 @@ mod tests {
     use tidegate_testkit::join;
 
     /// What a store that sends these bytes without end, or a byte at a time, makes of a question.
-    fn asked(first: &'static [u8], then: &'static [u8], patience: Duration) -> redis::RedisError {
+    fn asked(first: &'static [u8], then: &'static [u8], patience: Duration) -> RedisError {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let lies = std::thread::spawn(move || {
