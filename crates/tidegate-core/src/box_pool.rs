@@ -1,8 +1,8 @@
 //! Boxes that are used again, empty: each request that waits for its answer needs some of the same sizes, and a list of them costs
 //! a quarter of what the allocator does, or less where many begin and end in one turn.
 
-/// Boxes that a worker keeps of a kind: some twenty requests begin in one turn where there is much to do.
-const KEPT: usize = 48;
+/// What a worker keeps of a kind: some twenty requests begin in one turn where there is much to do, each with two at most.
+pub(crate) const KEPT: usize = 48;
 
 /// Boxes of one kind, with nothing in them that is of a request.
 pub(crate) struct BoxPool<T>(Vec<Box<T>>);

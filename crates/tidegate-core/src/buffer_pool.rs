@@ -1,6 +1,7 @@
 //! Memory that is used again, empty: each request to an application needs some for a moment, for what it is sent, for the
 //! head of its answer and for a small content, and whoever sends the answer gives it back.
 
+use crate::box_pool::KEPT;
 use std::cell::RefCell;
 
 /// Bytes of most heads, and of each piece of memory here at least. The allocator has such pieces at hand.
@@ -8,9 +9,6 @@ pub const USUAL: usize = 1024;
 
 /// What is larger goes back to the allocator.
 const LARGEST: usize = 4 << 10;
-
-/// Pieces that a worker keeps: some twenty requests begin in one turn where there is much to do, each with two.
-const KEPT: usize = 48;
 
 thread_local! {
     static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };

@@ -121,6 +121,11 @@ impl Engine {
             let scheme = remote.scheme(is_tls);
             notes.push(format!("scheme {scheme}, as the trusted proxy {peer} says in {field}"));
         }
+        // In the order of `conn/decide.rs`.
+        if let Some(why) = remote.unreadable(fields) {
+            notes.push(format!("400: {why}"));
+            return Reply::Ready(answer::error(Status::BAD_REQUEST));
+        }
         let redirects = self.settings.listeners.get(usize::from(listener));
         let arrival = Arrival {
             redirects: redirects.and_then(|listener| listener.redirects_to_https),
@@ -136,10 +141,6 @@ impl Engine {
         if let Some(response) = self.entrance(site, &arrival) {
             notes.push("sent to https, since `redirect-to-https` or `hsts` says so".into());
             return Reply::Ready(response);
-        }
-        if let Some(why) = remote.unreadable(fields) {
-            notes.push(format!("400: {why}"));
-            return Reply::Ready(answer::error(Status::BAD_REQUEST));
         }
         let mut scratch = Vec::new();
         let ReadPath { path, encoded_slash, fault } = site.read_path(raw_path, &mut scratch);

@@ -16,7 +16,7 @@ const OWN: u64 = 64;
 /// The share left for what requests open, a file or a connection to an application each.
 const SHARE: u64 = 64;
 
-/// What is not for connections, of so many descriptors.
+/// What a process needs at any time beside connections, of so many descriptors.
 fn reserve(limit: u64) -> u64 {
     OWN + limit / SHARE
 }
@@ -90,10 +90,28 @@ pub fn raise_limit() -> Option<u64> {
 /// Lowers `limits connections` to what the process may hold, for settings that nobody has written.
 pub fn fit(settings: &mut Settings) {
     if let Some(limit) = getrlimit(Resource::Nofile).maximum {
-        let room = limit.saturating_sub(reserve(limit)).max(1);
-        let room = u32::try_from(room).unwrap_or(u32::MAX);
-        settings.limits.connections = settings.limits.connections.min(room);
+        lower_to(limit, settings);
     }
+}
+
+/// To what leaves no [`shortage`], but to one connection at least.
+fn lower_to(limit: u64, settings: &mut Settings) {
+    let room =
+        limit.saturating_sub(needed_beside_connections(settings, limit)) / held_by_a_connection(settings);
+    let room = u32::try_from(room.max(1)).unwrap_or(u32::MAX);
+    settings.limits.connections = settings.limits.connections.min(room);
+}
+
+/// Descriptors for each client at most. One that has switched protocols, to WebSockets most often, keeps a connection to the
+/// application as well.
+fn held_by_a_connection(settings: &Settings) -> u64 {
+    let mut routes = settings.sites.iter().flat_map(|site| &site.routes);
+    if routes.any(|route| matches!(route.action, Action::Proxy(_))) { 2 } else { 1 }
+}
+
+/// What is not for connections, of so many descriptors.
+fn needed_beside_connections(settings: &Settings, limit: u64) -> u64 {
+    reserve(limit) + needed_by_a_reload(settings)
 }
 
 /// A sentence where the settings ask for more than the process may hold. Serving goes on: accepting pauses
@@ -101,11 +119,7 @@ pub fn fit(settings: &mut Settings) {
 pub fn shortage(settings: &Settings, limit: Option<u64>) -> Option<String> {
     let limit = limit?;
     let connections = u64::from(settings.limits.connections);
-    // A client that has switched protocols, to WebSockets most often, keeps a connection to the application as well.
-    let routes = settings.sites.iter().flat_map(|site| &site.routes);
-    let may_switch = routes.into_iter().any(|route| matches!(route.action, Action::Proxy(_)));
-    let for_connections = if may_switch { 2 * connections } else { connections };
-    let needed = for_connections + reserve(limit) + needed_by_a_reload(settings);
+    let needed = connections * held_by_a_connection(settings) + needed_beside_connections(settings, limit);
     (needed > limit).then(|| {
         format!(
             "this process may hold {limit} descriptors, but {connections} connections (limits connections) \
@@ -129,6 +143,32 @@ mod tests {
         assert_eq!(shortage(&settings, Some(1086)), None);
         let said = shortage(&settings, Some(1085)).unwrap();
         assert!(said.contains("1086") && said.contains("1085"), "{said}");
+    }
+
+    #[test]
+    fn what_is_chosen_here_leaves_no_shortage() {
+        let unwritten = || tidegate_config::from_folder(std::path::Path::new("/"), &[]).unwrap();
+        let written = "listen \":80\"\nsite { proxy \"http://127.0.0.1:3000\" }\n";
+        let environment = tidegate_config::ProcessEnvironment;
+        let proxied =
+            || tidegate_config::load_str("a", written, "/".as_ref(), &environment).settings.unwrap();
+        for limit in [256, 1024, 4096, 10_000, 20_000] {
+            for (mut settings, each) in [(unwritten(), 1), (proxied(), 2)] {
+                settings.limits.connections = 20_000;
+                lower_to(limit, &mut settings);
+                assert_eq!(shortage(&settings, Some(limit)), None, "{limit}");
+                assert!(
+                    u64::from(settings.limits.connections) * each > limit * 3 / 5,
+                    "{limit}: not fewer than it must"
+                );
+                settings.limits.connections += 1;
+                assert!(shortage(&settings, Some(limit)).is_some(), "{limit}");
+            }
+        }
+        let mut settings = unwritten();
+        let asked = settings.limits.connections;
+        lower_to(1_000_000, &mut settings);
+        assert_eq!(settings.limits.connections, asked, "nothing is raised");
     }
 
     #[test]

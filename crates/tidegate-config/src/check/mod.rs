@@ -555,6 +555,9 @@ impl<'a> Checker<'a> {
     }
 }
 
+/// What is said of a time in the past.
+const ALWAYS_STALE: &str = "write `cache-control \"no-cache\"`, which is what nginx sends for it";
+
 /// What is written in place of a value whose directive leaves no doubt of what is meant.
 fn meant(directive: &str, value: &Literal) -> Option<String> {
     match (directive, value) {
@@ -564,6 +567,13 @@ fn meant(directive: &str, value: &Literal) -> Option<String> {
         ("bucket", Literal::Text(name)) => {
             value::meant_token(name).map(|name| format!("write `bucket \"{name}\"`"))
         }
+        ("expires", Literal::Text(text)) if text == "max" => {
+            Some("write `expires \"3650d\"`, which is what nginx calls so".to_owned())
+        }
+        ("expires", Literal::Text(text)) if text == "epoch" || text.starts_with('-') => {
+            Some(ALWAYS_STALE.into())
+        }
+        ("expires", Literal::Integer(seconds)) if *seconds < 0 => Some(ALWAYS_STALE.into()),
         _ => None,
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Server, host_text};
+use super::{Item, Server, host_text};
 use crate::check::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::include::TopNode;
@@ -209,11 +209,47 @@ fn listeners(checker: &mut Checker<'_>, server: &Server) {
         if listener.redirects_to_https.is_some() && server.has_no_tls() {
             let message = "no `listen` speaks TLS: every request is sent to where nobody answers";
             checker.diagnostics.push(warn(message, "add `listen \":443\" { tls }`, or take this out"));
+        } else if let Some((message, help)) = sent_past(server, listener, item) {
+            checker.diagnostics.push(warn(&message, &help));
         } else if is_443 {
             let message = "browsers speak TLS on port 443, and this listener does not";
             checker.diagnostics.push(warn(message, "write `tls` in its block: `listen \":443\" { tls }`"));
         }
     }
+}
+
+/// What is said where `redirect-to-https` sends to a port on which no listener speaks TLS. A port may be another outside, as that of
+/// a container is: who writes it knows.
+fn sent_past(server: &Server, listener: &Listener, item: &Item) -> Option<(String, String)> {
+    let port = listener.redirects_to_https?;
+    let is_written = item.child("redirect-to-https")?.properties.iter().any(|(name, _)| *name == "port");
+    let spoken = ports_of_tls(server)?;
+    if is_written || spoken.contains(&port) {
+        return None;
+    }
+    let first = spoken.first()?;
+    let listed = spoken.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    Some((
+        format!("every request is sent to port {port}, and no `listen` speaks TLS there, but on {listed}"),
+        format!(
+            "write `redirect-to-https port={first}`, or `port={port}` where clients reach that `listen` on it, as through a \
+             forwarded port"
+        ),
+    ))
+}
+
+/// The ports on which TLS is spoken; `None` where that cannot be said of one: what leads to a unix socket is somebody else's, and
+/// port 0 is whichever is free.
+fn ports_of_tls(server: &Server) -> Option<Vec<u16>> {
+    let with_tls = server.settings.listeners.iter().filter(|listener| listener.tls.is_some());
+    let port = |listener: &Listener| match &listener.address {
+        ListenAddress::Tcp(address) => Some(address.port()).filter(|port| *port != 0),
+        ListenAddress::Unix(_) => None,
+    };
+    let mut ports = with_tls.map(port).collect::<Option<Vec<_>>>()?;
+    ports.sort_unstable();
+    ports.dedup();
+    Some(ports)
 }
 
 /// Warns of applications that are a listener of this server: each request would come back as another one.

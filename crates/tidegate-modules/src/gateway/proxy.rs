@@ -95,6 +95,11 @@ impl Proxy {
         })
     }
 
+    /// Whether the path has a `%2F` and is not for the backend. One that a `rewrite` has made is.
+    fn refuses_encoded_slash(&self, exchange: &Exchange<'_>) -> bool {
+        exchange.has_encoded_slash() && !self.link.passes_encoded_slashes && !exchange.is_rewritten()
+    }
+
     /// Path and query for the backend.
     fn target<'e>(&self, exchange: &Exchange<'e>) -> Cow<'e, str> {
         let resolved = exchange.resolved_target();
@@ -314,7 +319,7 @@ impl Handler for Proxy {
         if exchange.method == Method::Trace {
             return Reply::Ready(answer::never_passed_on(&self.allow)); // RFC 9110 section 9.3.8: it tells too much
         }
-        if exchange.has_encoded_slash() && !self.link.passes_encoded_slashes && !exchange.is_rewritten() {
+        if self.refuses_encoded_slash(exchange) {
             return Reply::Ready(encoded_slash(exchange));
         }
         match forwards(exchange) {
@@ -385,7 +390,7 @@ impl Handler for Proxy {
             say("OPTIONS with Max-Forwards 0: answered here".into());
             return Foreseen::Handler;
         }
-        if exchange.has_encoded_slash() && !self.link.passes_encoded_slashes && !exchange.is_rewritten() {
+        if self.refuses_encoded_slash(exchange) {
             return Foreseen::Handler; // the refusal says why
         }
         let target = self.target(exchange);

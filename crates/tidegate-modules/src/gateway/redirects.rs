@@ -100,31 +100,37 @@ impl Back {
     pub(super) fn apply(&self, lines: &mut FieldLines) {
         for name in ["Location", "Content-Location"] {
             let value = lines.first(name).and_then(|value| std::str::from_utf8(value).ok());
-            let value = value.and_then(|value| self.rewrite(value)).filter(|value| !names_host(value));
-            if let Some(value) = value {
+            if let Some(value) = value.and_then(|value| self.rewrite(value)) {
                 lines.set(name, value);
             }
         }
     }
 
+    /// What the client has to see; `None` where that is the same. No path of a backend becomes the name of a host.
     fn rewrite(&self, value: &str) -> Option<String> {
-        if value.starts_with('/') && !names_host(value) {
-            return self.redirects.path(value);
-        }
-        let (scheme, rest) = value.split_once("://")?;
-        if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
-            return None;
-        }
+        let Some((scheme, rest)) = behind_scheme(value) else {
+            let path = Some(value).filter(|value| value.starts_with('/') && !names_host(value))?;
+            return self.redirects.path(path).filter(|path| !names_host(path));
+        };
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if self.redirects.authorities.iter().any(|own| own.eq_ignore_ascii_case(authority)) {
             // Without scheme and authority it holds for whatever the client calls this server.
             let slash = if path.starts_with('/') { "" } else { "/" };
-            return Some(self.redirects.path(path).unwrap_or_else(|| format!("{slash}{path}")));
+            let path = self.redirects.path(path).unwrap_or_else(|| format!("{slash}{path}"));
+            return Some(path).filter(|path| !names_host(path));
         }
         let is_ours = !self.authority.is_empty() && authority.eq_ignore_ascii_case(&self.authority);
         let path = self.redirects.path(path).filter(|_| is_ours)?;
-        Some(format!("{scheme}://{authority}{path}"))
+        Some(format!("{scheme}{authority}{path}"))
     }
+}
+
+/// The scheme of HTTP with its `://`, or the `//` alone of a network-path reference (RFC 3986 section 4.2), and what follows:
+/// authority and path. `None` for every other reference.
+fn behind_scheme(value: &str) -> Option<(&str, &str)> {
+    let (scheme, _) = value.split_once("//")?;
+    let is_http = ["", "http:", "https:"].iter().any(|own| own.eq_ignore_ascii_case(scheme));
+    is_http.then(|| value.split_at(scheme.len() + 2))
 }
 
 /// What follows a prefix that ends at the end of a segment.
@@ -143,6 +149,9 @@ mod tests {
         let back = Back { redirects, authority: "example.com".into() };
         for value in [
             "http://app//elsewhere.test/",
+            "//app//elsewhere.test/",
+            "//app/v2//elsewhere.test/",
+            "//app/\\elsewhere.test/",
             "http://app/v2//elsewhere.test/",
             "/v2//elsewhere.test/",
             "http://app/\\elsewhere.test/",
@@ -174,7 +183,15 @@ mod tests {
             ("http://127.0.0.1:3001/a", "http://127.0.0.1:3001/a"),
             ("http://example.com/a", "http://example.com/a"),
             ("http://elsewhere.test/a", "http://elsewhere.test/a"),
-            ("//app.internal/a", "//app.internal/a"),
+            ("//app.internal/a", "/a"),
+            ("//127.0.0.1:3000", "/"),
+            ("//127.0.0.1:3000?x", "/?x"),
+            ("//127.0.0.1:3001/a", "//127.0.0.1:3001/a"),
+            ("//example.com/a", "//example.com/a"),
+            ("//elsewhere.test/a", "//elsewhere.test/a"),
+            ("//elsewhere.test//app.internal/a", "//elsewhere.test//app.internal/a"),
+            ("/\\app.internal/a", "/\\app.internal/a"),
+            ("/a//app.internal/a", "/a//app.internal/a"),
             ("/a", "/a"),
             ("a/b", "a/b"),
             ("", ""),
@@ -193,6 +210,11 @@ mod tests {
             ("", "/api", "/apix", "/api/apix"),
             ("", "/api", "http://127.0.0.1:3000/a", "/api/a"),
             ("", "/api", "https://example.com/a", "https://example.com/api/a"),
+            ("", "/api", "//127.0.0.1:3000/a", "/api/a"),
+            ("", "/api", "//example.com/a", "//example.com/api/a"),
+            ("", "/api", "//example.com/api/a", "//example.com/api/a"),
+            ("", "/api", "//elsewhere.test/a", "//elsewhere.test/a"),
+            ("/v2", "/api", "//app.internal/v2/a", "/api/a"),
             ("", "/api", "https://elsewhere.test/a", "https://elsewhere.test/a"),
             ("", "/api", "a", "a"),
             ("/v2", "", "/v2/a", "/a"),

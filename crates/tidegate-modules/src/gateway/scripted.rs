@@ -133,7 +133,7 @@ impl Handler for Scripted {
         if exchange.method == Method::Trace {
             return Reply::Ready(answer::never_passed_on(&self.inner.allow)); // RFC 9110 section 9.3.8: it tells too much
         }
-        if exchange.has_encoded_slash() && !self.inner.takes_encoded_slash(exchange) {
+        if self.inner.refuses_encoded_slash(exchange) {
             return Reply::Ready(encoded_slash(exchange));
         }
         exchange.ends_with_client();
@@ -157,7 +157,7 @@ impl Handler for Scripted {
             say(format!("{name} {to}: TRACE is not passed on"));
             return Foreseen::Handler;
         }
-        if exchange.has_encoded_slash() && !self.inner.takes_encoded_slash(exchange) {
+        if self.inner.refuses_encoded_slash(exchange) {
             return Foreseen::Handler; // the refusal says why
         }
         let found = self.inner.scripts.finder().resolve(path_of(exchange), Patience::Wait, &mut |_| false);
@@ -243,10 +243,10 @@ async fn collect(inner: Rc<Inner>, mut body: RequestBody, about: About) -> Resul
 }
 
 impl Inner {
-    /// Whether a path with a `%2F` is for the script: one that the path has not named itself.
-    fn takes_encoded_slash(&self, exchange: &Exchange<'_>) -> bool {
-        self.link.passes_encoded_slashes
-            && (!exchange.has_ambiguous_path() || self.scripts.finder().is_one_file())
+    /// Whether the path has a `%2F` and is not for the script: only one that the path has not named itself takes it.
+    fn refuses_encoded_slash(&self, exchange: &Exchange<'_>) -> bool {
+        let takes = || !exchange.has_ambiguous_path() || self.scripts.finder().is_one_file();
+        exchange.has_encoded_slash() && !(self.link.passes_encoded_slashes && takes())
     }
 
     fn call(self: &Rc<Self>, script: &Script<'_>, exchange: &mut Exchange<'_>) -> Reply {
