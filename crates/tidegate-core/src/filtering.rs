@@ -37,7 +37,9 @@ impl Site {
         };
         let pages = may_have_page.then(|| InternalRedirect::of(self, exchange));
         let timing = self.server_timing(index, exchange);
-        if filters.is_empty() && route.decoration.is_empty() && pages.is_none() && timing.is_none() {
+        let varying = self.varying(index, exchange.path);
+        let is_dressed = !filters.is_empty() || !route.decoration.is_empty() || varying.is_some();
+        if !is_dressed && pages.is_none() && timing.is_none() {
             return reply;
         }
         let least = match exchange.method {
@@ -50,6 +52,9 @@ impl Site {
             let is_finished = !matches!(response.head, Head::Fields(_));
             if let Head::Fields(lines) = &mut response.head {
                 decoration.apply(response.status, &filled, lines);
+            }
+            if let Some(fields) = varying {
+                response = response.varying(&fields);
             }
             if let Some(timing) = timing {
                 response = timing.tell(response);

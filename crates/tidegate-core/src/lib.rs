@@ -23,6 +23,7 @@ mod context;
 pub mod cors;
 mod crowd;
 pub mod decoration;
+mod depending;
 pub mod engine;
 pub mod exchange;
 pub mod explain;

@@ -64,6 +64,8 @@ impl Site {
         // Complete as it is: the hot path ends here.
         if !route.is_plain && (!is_finished || route.filters_finished) {
             reply = self.finish_content(index, exchange, reply);
+        } else if let Some(fields) = self.varying(index, exchange.path) {
+            reply = reply.map(move |response| response.varying(&fields));
         }
         reply
     }

@@ -7,7 +7,7 @@ use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
-use tidegate_http::{FieldLines, Status};
+use tidegate_http::{FieldLines, Status, vary};
 use tidegate_io::paged::PagedFile;
 use tidegate_io::shared_bytes::SharedPiece;
 use tidegate_wire::{h1, h2};
@@ -278,6 +278,13 @@ impl Response {
             Head::Prebuilt(message) => Head::Fields(message.lines().clone()),
         };
         self
+    }
+
+    /// The same response, which says that it depends on these fields of a request. Its head is as open as it was.
+    pub(crate) fn varying(mut self, fields: &[Rc<str>]) -> Response {
+        let is_finished = !matches!(self.head, Head::Fields(_));
+        vary::add(self.fields_mut(), fields.iter().map(|name| name.as_bytes()));
+        if is_finished { self.finished() } else { self }
     }
 
     /// The same response as one of `author`.

@@ -5,6 +5,7 @@ use crate::answer;
 use crate::client_head::ClientHead;
 use crate::condition::{Facts, tells_apart};
 use crate::decoration::Decoration;
+use crate::depending::Depending;
 use crate::exchange::Exchange;
 use crate::filter::Filter;
 use crate::gate::Gate;
@@ -57,6 +58,7 @@ pub struct Site {
     pub(crate) has_holds: bool,
     /// `None`: no route has conditions.
     facts: Option<Facts>,
+    depending: Depending,
     /// What access rules and conditions ask of files.
     pub(crate) access_view: AccessView,
     /// `None`: there are few routes.
@@ -181,6 +183,7 @@ impl Site {
         Site {
             limits: if has_limits { limits } else { Vec::new() },
             index: RouteIndex::of(config.routes.iter().map(|route| &route.pattern)),
+            depending: Depending::of(&config.routes),
             has_holds: config.routes.iter().any(settings::Route::is_held),
             traced: OnceCell::new(),
             traces_all: config.has_request_id || config.sampling.is_some(),
@@ -400,6 +403,21 @@ impl Site {
     /// Whether a route has gates beside its access rules that let each client in by itself.
     pub(crate) fn tells_clients_apart(&self, index: usize) -> bool {
         self.routes[index].gates.iter().any(|gate| gate.tells_clients_apart())
+    }
+
+    /// The fields of requests that the answer of a route to one for `path` depends on, by the settings: who asks with
+    /// others may get another answer.
+    #[inline]
+    pub(crate) fn varying(&self, index: usize, path: &[u8]) -> Option<Vec<Rc<str>>> {
+        if !self.depending.may_vary(index) {
+            return None;
+        }
+        self.depending.fields(index, |passed| self.config.routes[passed].pattern.matches(path))
+    }
+
+    /// Whether the answer of a route to a request for `path` is not for everybody.
+    pub(crate) fn is_for_some(&self, index: usize, path: &[u8]) -> bool {
+        self.depending.is_for_some(index, |passed| self.config.routes[passed].pattern.matches(path))
     }
 
     /// Whether any route has a program answer.

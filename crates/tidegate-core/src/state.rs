@@ -12,7 +12,7 @@ use crate::site::Site;
 use crate::trace::Trace;
 use crate::user::Identity;
 use smallvec::SmallVec;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_http::{Fields, Status};
@@ -51,9 +51,18 @@ pub struct RequestState {
     pub(crate) is_rewritten: bool,
     /// Of a request of the server's own: the head of the one that has led to it, by which conditions go.
     pub(crate) asked: Option<ClientHead>,
+    /// Of a request for a page of the server's own: whom it is for.
+    pub(crate) page: Option<Rc<PageAudience>>,
     /// What its line in a log, and an operator, will be told of it; see [`RequestState::trace`].
     pub(crate) trace: OnceCell<Rc<Trace>>,
     pub(crate) signals: Signals,
+}
+
+/// Whom a page is for that the server has asked itself for.
+#[derive(Debug, Default)]
+pub(crate) struct PageAudience {
+    /// A route has answered that is not for everybody.
+    pub(crate) is_for_some: Cell<bool>,
 }
 
 /// The answer to a request that can be nothing to any handler: its path is none, or its target, its head or the content that is
@@ -110,6 +119,7 @@ impl RequestState {
             matched: None,
             is_rewritten: false,
             asked: None,
+            page: None,
             trace: OnceCell::new(),
             signals: Signals::default(),
         }
@@ -191,6 +201,7 @@ impl RequestState {
             matched: _,
             is_rewritten,
             asked: _,
+            page,
             trace,
             signals: _,
         } = self;
@@ -204,6 +215,7 @@ impl RequestState {
             identity: identity.clone(),
             rehearsed: rehearsed.clone(),
             is_rewritten: *is_rewritten,
+            page: page.clone(),
             trace: trace.get().cloned(),
         }
     }
@@ -221,6 +233,7 @@ pub(crate) struct PassedOn {
     identity: Option<Rc<Identity>>,
     rehearsed: Option<Rc<RehearsedTls>>,
     is_rewritten: bool,
+    pub(crate) page: Option<Rc<PageAudience>>,
     trace: Option<Rc<Trace>>,
 }
 
@@ -237,6 +250,7 @@ impl PassedOn {
             identity,
             rehearsed,
             is_rewritten,
+            page,
             trace,
         } = self;
         RequestState {
@@ -248,6 +262,7 @@ impl PassedOn {
             identity,
             rehearsed,
             is_rewritten,
+            page,
             trace: trace.map(OnceCell::from).unwrap_or_default(),
             signals,
             ..RequestState::of(remote)

@@ -13,9 +13,10 @@ use crate::reply::Reply;
 use crate::response::Response;
 use crate::signals::Signals;
 use crate::site::{Choice, ReadPath, Site, source};
-use crate::state::{PassedOn, RequestState};
+use crate::state::{PageAudience, PassedOn, RequestState};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use tidegate_http::cache::{self, Audience};
 use tidegate_http::{Fields, Method, Status, Version};
 
 /// How often a request is handed on from route to route.
@@ -57,6 +58,7 @@ impl Exchange<'_> {
         if is_source && site.is_files(index) {
             return Reply::Ready(source(self));
         }
+        let then = telling(site.varying(index, path), then);
         if index == self.state.route {
             return then(MayStore(!is_conditional), self);
         }
@@ -191,8 +193,9 @@ impl Exchange<'_> {
         if is_source && sends_files {
             return Reply::Ready(source(self));
         }
+        let then = telling(site.varying(index, path), move |_, exchange: &mut Exchange<'_>| then(exchange));
         if index == self.state.route {
-            return then(self);
+            return then(MayStore(true), self);
         }
         let action = &site.route(index).action;
         if action.refuses() || sends_files && self.is_run(&site, index, path) {
@@ -204,7 +207,7 @@ impl Exchange<'_> {
             }));
         }
         let passage = self.on_route(&site, index, path, |inner| site.ask_gates(index, inner));
-        self.go_on(passage, site, index, path, |_, exchange| then(exchange))
+        self.go_on(passage, site, index, path, then)
     }
 
     /// Lends the request as one for another path and query.
@@ -235,6 +238,7 @@ impl Exchange<'_> {
         if !std::ptr::eq(path, self.path) {
             self.state.leave_path();
         }
+        note_audience(self, site, index, path);
         let elsewhere = site.remote_at(index, self.state.remote, &self.fields);
         let mut inner = Exchange { path, state: std::mem::take(&mut self.state), ..*self };
         inner.state.remote = elsewhere;
@@ -293,7 +297,7 @@ impl InternalRedirect {
     pub async fn answer(&self, target: &str) -> Response {
         let reply = match self.state.hops {
             hops if hops >= MOST_HOPS => Reply::Ready(answer::error(Status::LOOP_DETECTED)),
-            _ => self.ask(target, answer),
+            _ => self.ask(target, self.state.page.clone(), answer),
         };
         finished(reply).settled().await
     }
@@ -302,6 +306,7 @@ impl InternalRedirect {
     fn ask(
         &self,
         target: &str,
+        page: Option<Rc<PageAudience>>,
         then: impl FnOnce(&Rc<Site>, usize, &mut Exchange<'_>, Result<Pass, Response>) -> Reply + 'static,
     ) -> Reply {
         let (raw_path, query) =
@@ -331,6 +336,7 @@ impl InternalRedirect {
             state: RequestState {
                 site: Some(self.site.clone()),
                 asked: Some(self.asked.clone()),
+                page,
                 hops: self.state.hops.saturating_add(1),
                 encoded_slash,
                 ..self.state.clone().into_state(Signals::default())
@@ -341,6 +347,7 @@ impl InternalRedirect {
             Err(response) => return Reply::Ready(response),
         };
         inner.state.route = index;
+        note_audience(&inner, &self.site, index, path);
         inner.state.remote = self.site.remote_at(index, inner.state.remote, &inner.fields);
         if self.site.trusts_by_route {
             inner.scheme = inner.state.remote.scheme(inner.state.is_tls());
@@ -353,35 +360,69 @@ impl InternalRedirect {
         if self.state.hops >= MOST_HOPS {
             return Reply::Ready(response);
         }
+        let (audience, now) = (Rc::new(PageAudience::default()), self.now);
         // Its own route's error pages would lead round in a circle, and its filters work on what is sent in the end.
-        let page = self.ask(path, |site, index, exchange, pass| match pass {
-            Ok(pass) => site.plain_content(index, exchange, pass),
+        let page = self.ask(path, Some(audience.clone()), |site, index, exchange, pass| match pass {
+            Ok(pass) => {
+                let varying = site.varying(index, exchange.path);
+                told(site.plain_content(index, exchange, pass), varying)
+            }
             Err(refused) => Reply::Ready(refused),
         });
-        page.map(move |page| if page.status.is_success() { standing_in(page, &response) } else { response })
+        page.map(move |page| {
+            if !page.status.is_success() {
+                return response;
+            }
+            let audience = match audience.is_for_some.get() {
+                true => Audience::LetIn,
+                false if page.author.is_application() => Audience::Unknown,
+                false => Audience::Everybody,
+            };
+            standing_in(page, &response, audience, now)
+        })
+    }
+}
+
+/// Has what is sent in the end tell the fields that have led to it.
+fn telling(
+    varying: Option<Vec<Rc<str>>>,
+    then: impl FnOnce(MayStore, &mut Exchange<'_>) -> Reply + 'static,
+) -> impl FnOnce(MayStore, &mut Exchange<'_>) -> Reply + 'static {
+    move |may_store, exchange| told(then(may_store, exchange), varying)
+}
+
+fn told(reply: Reply, varying: Option<Vec<Rc<str>>>) -> Reply {
+    match varying {
+        None => reply,
+        Some(fields) => reply.map(move |response| response.varying(&fields)),
+    }
+}
+
+/// A page that the server asks itself for is not for everybody where one of the routes that it comes through is not.
+#[inline]
+fn note_audience(exchange: &Exchange<'_>, site: &Site, index: usize, path: &[u8]) {
+    if let Some(page) = &exchange.state.page
+        && site.is_for_some(index, path)
+    {
+        page.is_for_some.set(true);
     }
 }
 
 /// Fields of an error that a client goes by, whatever the page looks like (RFC 9110 sections 10.2.3, 11.6.1, 14.4, 15.5.6).
-const OF_THE_ERROR: [&str; 8] = [
-    "Allow",
-    "Content-Range",
-    "Retry-After",
-    "RateLimit",
-    "RateLimit-Policy",
-    "WWW-Authenticate",
-    "Proxy-Authenticate",
-    "Cache-Control",
-];
+const OF_THE_ERROR: [&str; 6] =
+    ["Allow", "Retry-After", "RateLimit", "RateLimit-Policy", "WWW-Authenticate", "Proxy-Authenticate"];
 
-/// A page in place of an error: nothing on it may say that the error is the page, or is to be kept.
-fn standing_in(page: Response, error: &Response) -> Response {
+/// A page in place of an error: nothing on it may say that the error is the page, or is to be kept for longer than both allow.
+fn standing_in(page: Response, error: &Response, audience: Audience, now: i64) -> Response {
     let mut page = Response { status: error.status, ..page.reopened() };
     let fields = page.fields_mut();
-    for name in ["ETag", "Last-Modified", "Accept-Ranges", "Cache-Control"] {
+    for name in ["ETag", "Last-Modified", "Accept-Ranges", "Content-Range"] {
         fields.remove(name);
     }
-    for name in OF_THE_ERROR {
+    cache::stand_in(fields, error.head.lines(), audience, now);
+    // Elsewhere it means nothing, and what it says is not true of the page.
+    let range = Some("Content-Range").filter(|_| error.status == Status::RANGE_NOT_SATISFIABLE);
+    for name in OF_THE_ERROR.into_iter().chain(range) {
         if let Some(value) = error.head.lines().first(name) {
             fields.push(name, value);
         }

@@ -100,6 +100,16 @@ impl ValueTemplate {
         &self.map.name
     }
 
+    /// See [`Template::fields`].
+    pub(crate) fn fields(&self) -> Vec<&str> {
+        self.from.fields()
+    }
+
+    /// See [`Template::is_about_client`].
+    pub(crate) fn is_about_client(&self) -> bool {
+        self.from.is_about_client()
+    }
+
     /// What it is for a request, the same to conditions, fields and addresses; empty where nothing fits.
     pub fn result(&self, exchange: &Exchange<'_>) -> &str {
         let from = Template::fill_pieces(self.from.pieces.iter(), Purpose::Decide, exchange);
@@ -219,6 +229,34 @@ impl Template {
     pub fn of_field(name: &str, text: &str, scope: Scope<'_>) -> Template {
         let is_cookie = ["Set-Cookie", "Cookie"].iter().any(|cookie| cookie.eq_ignore_ascii_case(name));
         Template { is_cookie, ..Template::parse(text, scope) }
+    }
+
+    /// Whether it is made of who asks, which no field of the request says.
+    pub(crate) fn is_about_client(&self) -> bool {
+        self.pieces.iter().any(|piece| match piece {
+            Piece::Client => true,
+            Piece::Asked(asked, _) => match &**asked {
+                Asked::Country | Asked::ClientName | Asked::User | Asked::Groups => true,
+                Asked::Value(value) => value.is_about_client(),
+                _ => false,
+            },
+            _ => false,
+        })
+    }
+
+    /// The fields of a request that it is made of; for languages the settings say that themselves.
+    pub(crate) fn fields(&self) -> Vec<&str> {
+        let asked = self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Asked(asked, _) => Some(&**asked),
+            _ => None,
+        });
+        let fields = asked.flat_map(|asked| match asked {
+            Asked::Field(name) => vec![name.as_str()],
+            Asked::Cookie(_) => vec!["Cookie"],
+            Asked::Value(value) => value.fields(),
+            _ => Vec::new(),
+        });
+        fields.collect()
     }
 
     /// Its pieces, in order.

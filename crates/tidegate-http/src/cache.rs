@@ -23,6 +23,7 @@ pub mod partial;
 mod reasons;
 mod reference;
 mod serving;
+mod standing_in;
 mod status;
 mod storing;
 mod validating;
@@ -38,6 +39,7 @@ pub use serving::{
     Bypass, Use, Verdict, Why, forced_by, lookup_allowed, may_join, only_if_cached, set_age, usable,
     usable_on_error, usable_once_fetched,
 };
+pub use standing_in::{Audience, stand_in};
 pub use status::{CacheStatus, Forward};
 pub use storing::{NotStored, add_date, storable, stored_fields};
 pub use validating::{

@@ -28,6 +28,7 @@ pub mod query;
 pub mod range;
 pub mod status;
 pub mod target;
+pub mod vary;
 pub mod version;
 pub mod words;
 

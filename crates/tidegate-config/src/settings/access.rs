@@ -32,6 +32,11 @@ impl Access {
             && self.methods.is_none()
             && !self.is_internal
     }
+
+    /// Whether it depends on who asks that a request is let in.
+    pub fn is_for_some(&self) -> bool {
+        !self.levels.is_empty() || self.requires_client_certificate
+    }
 }
 
 /// Whom a rule is about.

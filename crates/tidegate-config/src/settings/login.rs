@@ -217,6 +217,16 @@ pub struct Identification {
     pub certificates: Vec<Shared<CertificateRequirement>>,
 }
 
+impl Identification {
+    /// Whether anybody has to prove anything.
+    pub fn is_asked(&self) -> bool {
+        self.login.is_some()
+            || self.signed.is_some()
+            || !self.requirements.is_empty()
+            || !self.certificates.is_empty()
+    }
+}
+
 /// `require certificate "email:*@example.com" issuer="CN=Example CA"`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CertificateRequirement {

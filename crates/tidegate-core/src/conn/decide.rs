@@ -299,6 +299,7 @@ impl Connection {
                         matched: None,
                         is_rewritten: false,
                         asked: None,
+                        page: None,
                         trace: trace.take().map(OnceCell::from).unwrap_or_default(),
                         signals: Signals::of_client(head.version),
                     },

@@ -343,15 +343,17 @@ fn is_heuristic(status: Status) -> bool {
 
 /// The fields to store of a response that came at `now`, Unix seconds (section 3.1): without those of the
 /// connection, those that `Connection` names, those that `no-cache="f"` and `private="f"` name, `Age`, tags
-/// for purging and `Set-Cookie`, but for what `rules` keep. Of a 206 the fields of the whole, which has the status
-/// 200: without `Content-Range` and `Content-Length`. A `Date` is added where there is no valid one (RFC 9110
-/// section 6.6.1).
+/// for purging and `Set-Cookie`, but for what `rules` keep; without `Content-Range`, which means nothing but in a 206
+/// and a 416 (RFC 9110 section 14.4), and would stand beside the one of a range that is answered with what is stored. Of
+/// a 206 the fields of the whole, which has the status 200: without `Content-Length`. A `Date` is added where there is
+/// no valid one (RFC 9110 section 6.6.1).
 pub fn stored_fields(answered: &Answered<'_>, now: i64, rules: &Rules) -> FieldLines {
     let mut stored = FieldLines::with_capacity(answered.fields.as_bytes().len() + 40);
     let is_part = answered.status == Status::PARTIAL_CONTENT;
-    let is_of_part =
-        |name: &str| ["Content-Range", "Content-Length"].iter().any(|of| of.eq_ignore_ascii_case(name));
-    let kept = kept_fields(answered.fields, rules).filter(|(name, _)| !(is_part && is_of_part(name)));
+    let is_left_out = |name: &str| {
+        name.eq_ignore_ascii_case("Content-Range") || is_part && name.eq_ignore_ascii_case("Content-Length")
+    };
+    let kept = kept_fields(answered.fields, rules).filter(|(name, _)| !is_left_out(name));
     kept.for_each(|(name, value)| stored.push_read(name, value));
     add_date(&mut stored, now);
     stored

@@ -318,6 +318,7 @@ fn fields_that_are_stored() {
         ("9111-7.3 Set-Cookie", 200, "Set-Cookie: a=b\nCache-Tag: a\nSurrogate-Key: b", &rules, "Date: @0"),
         ("settings", 200, "Set-Cookie: a=b\nCache-Tag: a", &keeping, "Set-Cookie: a=b\nCache-Tag: a\nDate: @0"),
         ("9111-3.4 of the whole", 206, "Content-Range: bytes 0-1/9\nContent-Length: 2\nETag: \"a\"", &rules, "ETag: \"a\"\nDate: @0"),
+        ("9110-14.4 means nothing", 200, "Content-Range: bytes 0-1/9\nContent-Length: 2", &rules, "Content-Length: 2\nDate: @0"),
         ("9111-3.1 of the content", 200, "Content-Length: 2\nContent-Encoding: br", &rules, "Content-Length: 2\nContent-Encoding: br\nDate: @0"),
     ] {
         let response = lines(response);

@@ -332,7 +332,10 @@ impl Policy {
             key.extend_from_slice(language.as_bytes());
         }
         if !exchange.has_path_as_sent() {
-            key.extend_from_slice(exchange.path); // `index` or `try` have led here
+            // `index`, `try` or `rewrite` have led here. Without dot segments it may be the path of the target all the same.
+            if exchange.is_rewritten() || path_of(&target) != exchange.path {
+                key.extend_from_slice(exchange.path);
+            }
             // Each behind a byte that no path has: what else the application is told of it, `REQUEST_URI`, `{path}`, `{1}`.
             if let Some(told) = self.told_path(exchange, &target) {
                 key.push(0);
@@ -485,6 +488,10 @@ fn names_fields(exchange: &Exchange<'_>) -> bool {
 pub(super) fn asks_for_the_whole(exchange: &Exchange<'_>) -> bool {
     let asks_otherwise = OF_THE_CLIENT.iter().chain(&["Upgrade"]).any(|name| exchange.fields.contains(name));
     exchange.method == Method::Get && !asks_otherwise
+}
+
+fn path_of(target: &str) -> &[u8] {
+    target.split_once('?').map_or(target, |(path, _)| path).as_bytes()
 }
 
 fn query_of(target: &str) -> Option<&str> {

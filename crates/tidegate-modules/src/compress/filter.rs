@@ -15,8 +15,7 @@ use tidegate_config::settings::{Coding, Compress};
 use tidegate_core::filter::FilterHead;
 use tidegate_core::{Body, BodyStream, Exchange, Filter, ResponseFilter, memory};
 use tidegate_http::etag::entity_tags;
-use tidegate_http::field::list_elements;
-use tidegate_http::{CacheControl, ContentCoding, FieldLines, Status, coding};
+use tidegate_http::{CacheControl, ContentCoding, FieldLines, Status, coding, vary};
 use tidegate_stats::Worker as Stats;
 
 /// Bodies up to this are encoded at once, and their length is known to the client.
@@ -96,7 +95,7 @@ impl ResponseFilter for Compression {
         match Place::of(&self.settings, &head) {
             Place::Untouched => false,
             Place::Varies => {
-                vary(head.lines);
+                vary::add(head.lines, [&b"Accept-Encoding"[..]]);
                 // A client that knows the encoded form knows it by its weak tag.
                 if self.asks_weakly && head.status == Status::NOT_MODIFIED {
                     weaken(head.lines);
@@ -104,7 +103,7 @@ impl ResponseFilter for Compression {
                 false
             }
             Place::Encodable => {
-                vary(head.lines);
+                vary::add(head.lines, [&b"Accept-Encoding"[..]]);
                 let Some((coding, level)) = self.chosen else { return false };
                 self.made = Made::of(head.body, coding, level);
                 if matches!(self.made, Made::Nothing) {
@@ -214,18 +213,6 @@ impl Place {
             _ => Place::Untouched,
         }
     }
-}
-
-/// Adds `Accept-Encoding` to `Vary`, unless it is there or everything is.
-fn vary(lines: &mut FieldLines) {
-    let has = |name: &[u8]| name == b"*" || name.eq_ignore_ascii_case(b"Accept-Encoding");
-    if lines.all("Vary").flat_map(list_elements).any(has) {
-        return;
-    }
-    let mut names: Vec<&[u8]> = lines.all("Vary").flat_map(list_elements).collect();
-    names.push(b"Accept-Encoding");
-    let joined = names.join(&b", "[..]);
-    lines.set("Vary", joined);
 }
 
 /// Makes a strong entity tag weak.
