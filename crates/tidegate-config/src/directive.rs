@@ -248,6 +248,8 @@ pub enum Kind {
     Glob,
     /// A host name: `example.com`, `*.example.com`.
     Host,
+    /// The host that applications are told: a name or an address.
+    ToldHost,
     /// A pattern over the path of a request.
     Pattern,
     /// A regular expression.

@@ -28,7 +28,7 @@ use tidegate_core::admission::{memory_for_connections, memory_of_process};
 use tidegate_core::tls::{PairKey, TlsError, automatic_names, key_of, read_clients, read_roots};
 use tidegate_io::clock::wall_seconds;
 use tidegate_tls::acme::local::is_local;
-use tidegate_tls::{Certificate, NOT_FOR_THIS_USER, Pair};
+use tidegate_tls::{Certificate, CertificateError, NOT_FOR_THIS_USER, Pair};
 
 /// Findings, each with the place of the site that it costs where it is an error of one.
 struct Findings<'a> {
@@ -36,7 +36,7 @@ struct Findings<'a> {
     settings: &'a Settings,
     list: Vec<(Option<usize>, Diagnostic)>,
     /// What has become of each pair: many sites may name the same.
-    pairs: HashMap<PairKey, Result<Pair, String>>,
+    pairs: HashMap<PairKey, Result<Pair, CertificateError>>,
     /// The same of what access asks.
     access: AccessReader,
     /// The same of each root: `Err` says why the server processes may not look into it.
@@ -409,7 +409,8 @@ impl<'a> Findings<'a> {
             && let Err(error) =
                 Pair::read(&files.certificate, &files.key).and_then(|pair| Certificate::new(&pair))
         {
-            self.add(site, &files.origin, Diagnostic::error(error.to_string()));
+            let help = help_with_pair(&error, files);
+            self.add(site, &files.origin, Diagnostic::error(error.to_string()).help(help));
         }
         if backend.trust == BackendTrust::Anybody {
             let message = "`verify=none` believes every server: whoever can stand between may read and change everything";
@@ -441,19 +442,11 @@ impl<'a> Findings<'a> {
                     }
                     pair
                 });
-            self.pairs.insert(key.clone(), read.map_err(|error| error.to_string()));
+            self.pairs.insert(key.clone(), read);
         }
         if let Some(Err(error)) = self.pairs.get(&key) {
-            let help = match error.contains(NOT_FOR_THIS_USER) {
-                true => {
-                    "no client is served without it: start the server as root, which reads it before it becomes its `user`, or let \
-                         the user read it that starts it (`chown`, `chmod 600`)"
-                }
-                false => {
-                    "no client is served without it: name a file that is there and whole, or take the line out"
-                }
-            };
-            let error = Diagnostic::error(error.clone()).help(help);
+            let help = format!("no client is served without it: {}", help_with_pair(error, files));
+            let error = Diagnostic::error(error.to_string()).help(help);
             self.add(site, &files.origin, error);
         }
     }
@@ -500,4 +493,52 @@ const NO_PLACE: [u64; 2] = [0x9fa0, 0x6265_6572];
 /// Whether this process may use a folder; why not.
 fn may(folder: &Path, access: Access) -> Result<(), String> {
     accessat(CWD, folder, access, AtFlags::EACCESS).map_err(|error| std::io::Error::from(error).to_string())
+}
+
+/// What to do about a certificate or its key that cannot be used.
+fn help_with_pair(error: &CertificateError, files: &CertificateFiles) -> &'static str {
+    match error {
+        CertificateError::NoKey { .. } if files.key == files.certificate => {
+            "where the key lies in a file of its own, name it as well: `key=\"FILE\"`"
+        }
+        CertificateError::NoKey { .. } => "name the file of its private key: `key=\"FILE\"`",
+        CertificateError::NoCertificate { .. } => {
+            "name the file that the certificate lies in; that of the key stands behind `key=`"
+        }
+        CertificateError::Mismatch { .. } => {
+            "both files are whole, and no pair: name the key that this certificate was made for"
+        }
+        CertificateError::UnusableKey { .. } => "name a key that can be used, or take the line out",
+        CertificateError::Unreadable { why, .. } if why == NOT_FOR_THIS_USER => {
+            "start the server as root, which reads it before it becomes its `user`, or let the user read it that starts it \
+             (`chown`, `chmod 600`)"
+        }
+        CertificateError::Unreadable { .. } | CertificateError::Malformed { .. } => {
+            "name a file that is there and whole, or take the line out"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_with_files_that_are_whole() {
+        let files = |key: &str| CertificateFiles {
+            certificate: "a.pem".into(),
+            key: key.into(),
+            origin: Default::default(),
+        };
+        let no_key = CertificateError::NoKey { path: "a.pem".into() };
+        let mismatch = CertificateError::Mismatch { certificate: "a.pem".into(), key: "b.pem".into() };
+        for (error, key, help) in [
+            (&no_key, "a.pem", "name it as well: `key=\"FILE\"`"),
+            (&no_key, "b.pem", "name the file of its private key"),
+            (&mismatch, "b.pem", "both files are whole, and no pair"),
+        ] {
+            let said = help_with_pair(error, &files(key));
+            assert!(said.contains(help), "{said}");
+        }
+    }
 }

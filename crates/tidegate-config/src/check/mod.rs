@@ -24,7 +24,7 @@ use crate::language::Language;
 use crate::source::Source;
 use crate::suggest;
 use crate::syntax::document::{Entry, Literal, Node};
-use crate::value::{self, Value, Written};
+use crate::value::{self, Foreign, Value, ValueError, Written};
 
 /// Checks nodes and gathers what is wrong with them.
 pub(crate) struct Checker<'a> {
@@ -397,18 +397,27 @@ impl<'a> Checker<'a> {
             Literal::Other => Written::Other,
         };
         match value::read(kind, words, written, &item.file.folder) {
-            Ok(value) => {
-                if let Written::Text { text, .. } = written
-                    && self.language.is_settings()
-                    && let Some((message, help)) = value::foreign_variable(kind, text)
-                        .or_else(|| value::foreign_in_text(item.directive.name, text))
-                {
-                    let warning = Diagnostic::warning(message).at(&item.file.source, range.clone());
-                    self.diagnostics.push(warning.help(help));
+            Ok(value) => match self.foreign(item, kind, written) {
+                Some(foreign) if foreign.is_error => {
+                    let message = format!("`{}`: {}", item.directive.name, foreign.message);
+                    let error = Diagnostic::error(message).at(&item.file.source, range.clone());
+                    self.diagnostics.push(error.help(foreign.help));
+                    None
                 }
-                Some(value)
-            }
+                // What stands behind a name that is refused is looked at once the name is right.
+                Some(foreign) if item.in_place == usize::MAX => {
+                    let warning = Diagnostic::warning(foreign.message).at(&item.file.source, range.clone());
+                    self.diagnostics.push(warning.help(foreign.help));
+                    Some(value)
+                }
+                _ => {
+                    self.several_names(item, kind, entry, range);
+                    Some(value)
+                }
+            },
             Err(error) => {
+                let error = self.meant_by_others(item, kind, words, written, error);
+                let error = several_in_one(item, kind, entry, written).unwrap_or(error);
                 let default = item
                     .directive
                     .default
@@ -429,6 +438,52 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// What is said of a value that holds what other servers fill in.
+    fn foreign(&self, item: &Item, kind: Kind, written: Written<'_>) -> Option<Foreign> {
+        match written {
+            Written::Text { text, .. } if self.language.is_settings() => {
+                value::foreign(kind, item.directive.name, text)
+            }
+            _ => None,
+        }
+    }
+
+    /// What is wrong with a value, where it would be right in the words of this server.
+    fn meant_by_others(
+        &self,
+        item: &Item,
+        kind: Kind,
+        words: &'static [&'static str],
+        written: Written<'_>,
+        error: ValueError,
+    ) -> ValueError {
+        let reads = |text: &str| {
+            let written = Written::Text { text, is_bare: false };
+            value::read(kind, words, written, &item.file.folder).is_ok()
+        };
+        match self.foreign(item, kind, written) {
+            Some(foreign) if foreign.is_error => ValueError { message: foreign.message, help: foreign.help },
+            Some(foreign) if foreign.meant.as_deref().is_none_or(reads) => {
+                ValueError { help: foreign.help, ..error }
+            }
+            _ => error,
+        }
+    }
+
+    /// Warns of several names in one string where a name may hold what parts them.
+    fn several_names(&mut self, item: &Item, kind: Kind, entry: &Entry, range: &Range<usize>) {
+        let Literal::Text(text) = &entry.value else { return };
+        let is_name = |part: &str| match kind {
+            Kind::FileName => part.contains('.'),
+            Kind::Try => part.starts_with(['/', '{', '=', '@']),
+            _ => false,
+        };
+        if let Some(said) = value::several(text, is_name).filter(|_| entry.name.is_none()) {
+            let warning = Diagnostic::warning(said.message).at(&item.file.source, range.clone());
+            self.diagnostics.push(warning.help(said.help));
+        }
+    }
+
     /// Fills in the environment variables of a string.
     pub fn filled<'t>(
         &mut self,
@@ -441,6 +496,10 @@ impl<'a> Checker<'a> {
             Err(error) => error,
         };
         let help = match &error {
+            SubstitutionError::Unset(name) if let Some(meant) = value::meant_by_variable(name) => format!(
+                "as a variable of nginx it is `{{{meant}}}` where placeholders are filled in (`redirect`, `rewrite`, `header`); \
+                 what is in the curly brackets of `${{…}}` is a variable of the environment"
+            ),
             SubstitutionError::Unset(name) => {
                 format!("set it, or give a value for when it is not: `${{{name}:-value}}`")
             }
@@ -519,8 +578,51 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// A media type in front of its extensions, as nginx has it.
+    fn is_swapped(&mut self, item: &Item, node: &Node, name: Kind) -> bool {
+        let extensions: Vec<String> = node
+            .arguments()
+            .filter_map(|entry| match &entry.value {
+                Literal::Text(text) => Some(format!("\"{text}\" \"{}\"", node.name)),
+                _ => None,
+            })
+            .collect();
+        if name != Kind::Extension || !node.name.contains('/') || extensions.is_empty() {
+            return false;
+        }
+        let message =
+            format!("`{}`: the extension stands first, and its media type behind it", item.directive.name);
+        let error = Diagnostic::error(message).at(&item.file.source, node.name_range.clone());
+        self.diagnostics.push(error.help(format!("write `{}`", extensions.join("; "))));
+        true
+    }
+
+    /// Warns of a name that never counts, since it stands further up already, or a star that takes everything.
+    fn warn_of_second(&mut self, item: &Item, node: &Node, names: &mut HashSet<String>) {
+        let is_first_taken = item.directive.name == "value";
+        let (message, help) = match names.insert(node.name.clone()) {
+            false if is_first_taken => (
+                format!("`{}` stands above already, so this never fits", node.name),
+                "the first that fits is taken: keep one of the two",
+            ),
+            false => (format!("`{}` is given twice", node.name), "keep one of the two"),
+            true if is_first_taken && node.name != "*" && names.contains("*") => (
+                format!("`{}` never fits: the `*` above takes everything", node.name),
+                "the first that fits is taken: put it in front of the `*`",
+            ),
+            true => return,
+        };
+        let warning = Diagnostic::warning(message).at(&item.file.source, node.name_range.clone());
+        self.diagnostics.push(warning.help(help));
+    }
+
     fn pairs(&mut self, item: &mut Item, nodes: &[Node], name: Kind, value: Kind) {
+        let mut names = HashSet::new();
         for node in nodes {
+            if self.is_swapped(item, node, name) {
+                continue;
+            }
+            self.warn_of_second(item, node, &mut names);
             let range = node.name_range.clone();
             let written = Written::Text { text: &node.name, is_bare: false };
             let key = match value::read(name, &[], written, &item.file.folder) {
@@ -557,6 +659,29 @@ impl<'a> Checker<'a> {
 
 /// What is said of a time in the past.
 const ALWAYS_STALE: &str = "write `cache-control \"no-cache\"`, which is what nginx sends for it";
+
+/// What is said of a list in one string, where each part of it would be right.
+fn several_in_one(item: &Item, kind: Kind, entry: &Entry, written: Written<'_>) -> Option<ValueError> {
+    let Written::Text { text, .. } = written else { return None };
+    let is_repeated = |argument: &Argument| argument.kind == kind && argument.is_repeated();
+    let is_repeated = item.directive.arguments.iter().any(is_repeated);
+    let has_lines = item.directive.repeats && is_narrow(kind) && text.contains(',');
+    if entry.name.is_some() || !is_repeated && !has_lines {
+        return None;
+    }
+    let error = value::several(text, |text| {
+        value::read(kind, &[], Written::Text { text, is_bare: false }, &item.file.folder).is_ok()
+    })?;
+    Some(match is_repeated {
+        true => error,
+        false => ValueError { help: "write a line for each".to_owned(), ..error },
+    })
+}
+
+/// Whether a text that is no value of this type is hardly one with a slip in it where its parts are.
+fn is_narrow(kind: Kind) -> bool {
+    matches!(kind, Kind::Network | Kind::Host | Kind::Address | Kind::FieldName | Kind::RequestField)
+}
 
 /// What is written in place of a value whose directive leaves no doubt of what is meant.
 fn meant(directive: &str, value: &Literal) -> Option<String> {

@@ -192,8 +192,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("request-header", PROXY)
     },
     Directive {
-        arguments: &[one("host", Kind::Token)],
-        doc: "The host name for the application. Without it that is the one the client asked for.",
+        arguments: &[one("host", Kind::ToldHost)],
+        doc: "The host name for the application, or an address, without a port. Without it that is the one the client asked for.",
         example: "host \"app.internal\"",
         ..Directive::new("host", PROXY)
     },

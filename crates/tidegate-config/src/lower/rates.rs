@@ -9,7 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::directive::Kind;
 use crate::settings::pool::Queue;
 use crate::settings::{Ban, Bandwidth, Bound, Limit, RequestRate};
-use crate::value::{Value, foreign_variable, is_constant, meant_by_constant};
+use crate::value::{Value, foreign, is_constant, meant_by_constant};
 
 /// What a `limit` may bound; one of them has to be given.
 const BOUNDS: [&str; 3] = ["requests", "concurrent", "connections"];
@@ -155,7 +155,7 @@ pub(super) fn constant(checker: &mut Checker<'_>, item: &Item, so: &str, propert
         ),
         None if is_constant(text)
             && !FOR_ALL.contains(&&**text)
-            && foreign_variable(Kind::FieldTemplate, text).is_none() =>
+            && foreign(Kind::FieldTemplate, "", text).is_none() =>
         {
             (
                 format!("`{text}` is the same for every request, so that {so}"),

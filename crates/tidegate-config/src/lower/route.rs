@@ -467,6 +467,8 @@ fn check_try(checker: &mut Checker<'_>, item: &Item) {
         && at + 1 < item.arguments.len()
     {
         let message = format!("nothing behind {what} is looked at");
-        checker.diagnostics.push(item.error_at(at + 1, message).help("put it last"));
+        let written = item.file.source.slice(&item.arguments[at].range);
+        let help = format!("put `{written}` last, or take out what is behind it");
+        checker.diagnostics.push(item.error_at(at + 1, message).help(help));
     }
 }

@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::slice;
 
 use crate::check::{Checker, Item, Placed, way};
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::Diagnostic;
 use crate::settings::rules::{ListPath, Named};
 use crate::settings::{Clause, Condition, NESTING, PathPattern, Shared, TextPattern, ValueMap, Values};
 use crate::suggest;
 use crate::value::{
-    Value, ValueError, asks_for_user, asks_for_value, is_token, placeholder_in, read_country, read_file,
-    read_host, read_network, read_pattern, read_time_window,
+    Value, ValueError, asks_for_user, asks_for_value, is_token, read_country, read_file, read_host,
+    read_network, read_pattern, read_time_window, several,
 };
 
 /// Methods of RFC 9110, PATCH, and those of WebDAV: what is close to one of them is a slip.
@@ -438,7 +438,9 @@ impl Reader<'_, '_> {
         for (text, placed) in texts {
             match read(text) {
                 Ok(value) => out.push(value),
-                Err(ValueError { message, help }) => {
+                Err(error) => {
+                    let several = several(text, |part| read(part).is_ok());
+                    let ValueError { message, help } = several.unwrap_or(error);
                     let error = Diagnostic::error(format!("`{}`: {message}", self.item.directive.name));
                     let error = error.at(&self.item.file.source, placed.range.clone());
                     self.checker.diagnostics.push(error.help(help));
@@ -487,13 +489,6 @@ fn value_map(checker: &mut Checker<'_>, item: &Item) -> Option<ValueMap> {
         let help = "write in `from` what the other one is looked up by, and its cases here";
         checker.diagnostics.push(item.error(message).help(help));
         return None;
-    }
-    if let Some((pattern, result)) = item.pairs.iter().find(|(_, result)| placeholder_in(result).is_some()) {
-        let message = format!("`{result}`, which follows from `{pattern}`, stays as it is written");
-        let help = "every result of a `value` is fixed; what a star stands for is `{1}` in the `redirect`, `rewrite` and \
-                    fields of a `route`";
-        let warning = Diagnostic { severity: Severity::Warning, ..item.error(message) };
-        checker.diagnostics.push(warning.help(help));
     }
     let cases = item.pairs.iter().map(|(pattern, result)| (TextPattern::glob(pattern), result.clone()));
     Some(ValueMap { name, from, cases: cases.collect() })

@@ -9,7 +9,7 @@ use crate::settings::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate,
     HostPattern, ListenAddress, ListenTls, NetworkSet, SiteTls,
 };
-use crate::value::Value;
+use crate::value::{Value, read_host};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ pub(super) fn acme(checker: &mut Checker<'_>, items: &[Item]) -> Acme {
     Acme {
         dns_updates,
         storage: find("storage").and_then(|item| path(item.first().cloned())),
-        email: find("email").and_then(|item| item.texts().pop()),
+        email: find("email").and_then(|item| email(checker, &item)),
         authorities,
         challenges,
         dns_hook: hook.and_then(|item| {
@@ -124,6 +124,25 @@ pub(super) fn acme(checker: &mut Checker<'_>, items: &[Item]) -> Acme {
             })
         }),
     }
+}
+
+/// Whom an authority may write to.
+fn email(checker: &mut Checker<'_>, item: &Item) -> Option<String> {
+    let text = item.texts().pop()?;
+    let address = text.strip_prefix("mailto:").unwrap_or(&text);
+    let is_address = address.rsplit_once('@').is_some_and(|(name, host)| {
+        let is_name = |byte: u8| byte.is_ascii_graphic() && !b"@,;<>".contains(&byte);
+        !name.is_empty() && name.bytes().all(is_name) && read_host(host).is_ok()
+    });
+    if !is_address || address.len() < text.len() {
+        let message = format!("`{text}` is no address of e-mail");
+        let help = match is_address {
+            true => format!("write the address alone: `email \"{address}\"`"),
+            false => "write it as `email \"admin@example.com\"`".to_owned(),
+        };
+        checker.diagnostics.push(item.error_at(0, message).help(help));
+    }
+    Some(text)
 }
 
 fn dns_update(checker: &mut Checker<'_>, item: &Item) -> Option<DnsUpdate> {

@@ -276,16 +276,15 @@ impl Pass<'_> {
                     }
                 }
                 Some(TokenKind::Equals) => {
-                    let is_directive = !spaced
-                        && node.entries.is_empty()
-                        && crate::directives::names().any(|name| name == node.name);
+                    let is_directive =
+                        node.entries.is_empty() && crate::directives::names().any(|name| name == node.name);
                     self.at += 1;
                     self.skip_node_space();
                     let is_value = self.kind().is_some_and(TokenKind::begins_value);
                     let value = self.source.get(self.range()).filter(|_| is_directive && is_value);
                     let help = match value {
                         Some(value) => format!("write `{} {value}`", node.name),
-                        None if !spaced && node.entries.is_empty() => {
+                        None if node.entries.is_empty() && (!spaced || is_directive) => {
                             format!(
                                 "`{}` is a directive: its values stand behind a space, without `=`",
                                 node.name

@@ -4,6 +4,7 @@
 //! Called by `check` for every argument and property. The text has had its environment variables filled in.
 //! Nothing here looks at the file system.
 
+mod foreign_text;
 mod log_format;
 mod names;
 mod paths;
@@ -25,6 +26,7 @@ use crate::settings::{
     Try,
 };
 
+pub(crate) use foreign_text::{Foreign, foreign};
 pub(crate) use names::field_names_agree;
 pub(crate) use names::has_too_large_a_port;
 pub(crate) use names::network as read_network;
@@ -44,7 +46,7 @@ pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS, rate_text, rate_uni
 pub use quantity::{duration_text, size_text};
 pub(crate) use service::{ServiceUrl, collector_host};
 pub(crate) use upstream::host_and_port;
-pub(crate) use variables::{foreign as foreign_variable, foreign_in_text, meant_by_constant, placeholder_in};
+pub(crate) use variables::{meant_by_constant, meant_by_variable};
 
 /// A value that fits its type.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,6 +111,17 @@ pub fn read_duration(text: &str) -> Result<Duration, String> {
     const YEAR: u64 = 365 * 86_400_000;
     let written = Written::Text { text, is_bare: false };
     quantity::duration(written, 0, YEAR).map_err(|error| format!("{}; {}", error.message, error.help))
+}
+
+/// What is said of a text that is one value, where each of its parts, with commas or spaces between, would be one.
+pub(crate) fn several(text: &str, is_one: impl Fn(&str) -> bool) -> Option<ValueError> {
+    let parts: Vec<&str> = text.split([',', ' ']).filter(|part| !part.is_empty()).collect();
+    if parts.len() < 2 || !parts.iter().all(|part| is_one(part)) {
+        return None;
+    }
+    let apart: Vec<String> = parts.iter().map(|part| format!("\"{part}\"")).collect();
+    let help = format!("each stands in a string of its own: `{}`", apart.join(" "));
+    Some(ValueError::new(format!("`{text}` is one value, and several stand in it"), help))
 }
 
 /// A host name, where the text is one.
@@ -241,6 +254,7 @@ fn read_text(
         Kind::Try => paths::try_entry(text).map(Value::Try),
         Kind::Target => paths::target(text).map(Value::Text),
         Kind::Host => names::host(text).map(Value::Host),
+        Kind::ToldHost => names::told_host(text).map(Value::Text),
         Kind::Address => names::address(text, folder).map(Value::Address),
         Kind::Network => names::network(text).map(Value::Network),
         Kind::Language => names::language(text).map(Value::Text),
@@ -381,6 +395,7 @@ impl Kind {
             }
             Self::Glob => "a path, with `*` and `?` if wanted, such as `\"sites/*.kdl\"`".to_owned(),
             Self::Host => "a host name, such as `\"example.com\"` or `\"*.example.com\"`".to_owned(),
+            Self::ToldHost => "a host name without a port, such as `\"app.internal\"`".to_owned(),
             Self::Pattern => "a pattern, such as `\"/static/*\"` or `\"*.php\"`".to_owned(),
             Self::Regex => "a regular expression, such as `#\"^/u/(?<id>[0-9]+)$\"#`".to_owned(),
             Self::SitePath => "a path of the site, such as `\"/404.html\"`".to_owned(),

@@ -47,17 +47,8 @@ pub(crate) fn host(text: &str) -> Result<HostPattern, ValueError> {
             "write `\"*.example.com\"`; for all names, write none",
         );
     }
-    let fits = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    if labels.len() > 253 || !labels.split('.').all(fits) {
-        return bad(
-            "a label is empty, too long or holds other characters",
-            "labels hold letters, digits, `-` and `_`, and dots part them",
-        );
+    if let Some((why, help)) = unfit_labels(labels) {
+        return bad(why, help);
     }
     let length = labels.len();
     Ok(if is_suffix {
@@ -68,6 +59,74 @@ pub(crate) fn host(text: &str) -> Result<HostPattern, ValueError> {
         HostPattern::Exact(name)
     })
 }
+
+/// Why labels with dots between them are no name of a host, and what to write (RFC 1035 section 2.3.4, RFC 1123 section 2.1).
+fn unfit_labels(labels: &str) -> Option<(&'static str, &'static str)> {
+    let fits = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    if !labels.split('.').all(fits) {
+        return Some((
+            "a label is empty or holds other characters",
+            "labels hold letters, digits, `-` and `_`, and dots part them",
+        ));
+    }
+    unfit_length(labels).map(|why| (why, LENGTHS))
+}
+
+/// How long the name of a host may be.
+pub(super) const LENGTHS: &str = "a name has 253 characters at most, and 63 between two dots";
+
+/// What is said of a name that is only too long.
+pub(super) fn unfit_length(labels: &str) -> Option<&'static str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if !labels.bytes().all(is_plain) {
+        return None;
+    }
+    if labels.len() > 253 {
+        return Some("it is longer than 253 characters");
+    }
+    labels.split('.').any(|label| label.len() > 63).then_some("a label is longer than 63 characters")
+}
+
+/// Whether a text is the name of a host, and no address.
+pub(super) fn is_host_name(text: &str) -> bool {
+    text.bytes().any(|byte| byte.is_ascii_alphabetic()) && unfit_labels(text).is_none()
+}
+
+/// Reads the host that applications are told: a name or an address, without a port, as it is written.
+pub(super) fn told_host(text: &str) -> Result<String, ValueError> {
+    let bad = |why: &str, help: &str| Err(ValueError::new(format!("`{text}` is no host name: {why}"), help));
+    let lower = text.to_ascii_lowercase();
+    if text.contains(['$', '{', '%']) {
+        let is_of_client = lower.contains("host") && !lower.contains("proxy") && !lower.contains("upstream");
+        let help = match is_of_client {
+            true => OF_CLIENT.to_owned(),
+            false => format!("write the name as it is, `\"app.internal\"`; or {OF_CLIENT}"),
+        };
+        return bad("`host` is the same for every request, and has no placeholders", &help);
+    }
+    let without_port = text.rsplit_once(':').filter(|(name, port)| {
+        port.bytes().all(|byte| byte.is_ascii_digit()) && (!name.contains(':') || name.ends_with(']'))
+    });
+    if let Some((name, _)) = without_port {
+        return bad(
+            "it holds a port",
+            &format!("write the name alone, `\"{name}\"`; the port is that of the address"),
+        );
+    }
+    match host(text)? {
+        HostPattern::Exact(address) if address.starts_with('[') => Ok(address),
+        HostPattern::Exact(_) => Ok(text.to_owned()),
+        HostPattern::Suffix(_) => bad("a star stands for no one name", "write the name as it is"),
+    }
+}
+
+/// What gives applications the host that the client has asked for.
+pub(super) const OF_CLIENT: &str = "take the line out: `Host` stays the client's";
 
 /// Whether what stands behind the last colon is a number, and larger than that of a port.
 pub(crate) fn has_too_large_a_port(text: &str) -> bool {
@@ -449,6 +508,32 @@ mod tests {
             ("-a.b", None),
         ] {
             assert_eq!(host(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_that_applications_are_told() {
+        let long = format!("{}.elb.example.com", "a".repeat(63));
+        for text in ["app.internal", "App_1.internal", "localhost", "10.0.0.1", "[2001:db8::1]", &long] {
+            assert_eq!(told_host(text).as_deref(), Ok(text));
+        }
+        assert_eq!(told_host("2001:db8::1").as_deref(), Ok("[2001:db8::1]"));
+        for (text, why, help) in [
+            ("app.internal:8080", "it holds a port", "`\"app.internal\"`"),
+            ("[::1]:8080", "it holds a port", "`\"[::1]\"`"),
+            ("$host", "has no placeholders", OF_CLIENT),
+            ("$http_host", "has no placeholders", OF_CLIENT),
+            ("{host}", "has no placeholders", OF_CLIENT),
+            ("{http.request.host}", "has no placeholders", OF_CLIENT),
+            ("$proxy_host", "has no placeholders", "write the name as it is"),
+            ("*.example.com", "a star stands for no one name", "as it is"),
+            ("a b", "holds other characters", "letters, digits"),
+            (&"a".repeat(64), "longer than 63 characters", "63 between two dots"),
+            (&"a.".repeat(128), "longer than 253 characters", "253 characters at most"),
+        ] {
+            let error = told_host(text.trim_end_matches('.')).unwrap_err();
+            assert!(error.message.ends_with(why), "{text}: {}", error.message);
+            assert!(error.help.contains(help), "{text}: {}", error.help);
         }
     }
 

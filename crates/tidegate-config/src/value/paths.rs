@@ -156,7 +156,10 @@ pub(crate) fn pattern(text: &str) -> Result<PathPattern, ValueError> {
     if !text.starts_with(['/', '*']) {
         return bad(
             "begins with neither `/` nor `*`",
-            &format!("write `\"/{text}\"`, or `\"*{text}\"` for any path that ends so"),
+            &match text.contains('*') {
+                true => format!("write `\"/{text}\"`, or `\"*/{text}\"` for it below any folder"),
+                false => format!("write `\"/{text}\"`, or `\"*{text}\"` for any path that ends so"),
+            },
         );
     }
     if text.len() > 4096 {
@@ -396,19 +399,18 @@ fn only_names_its_host(text: &str) -> Result<(), ValueError> {
     let ends = ["/", "?", "#", "{path}", "{uri}", "{query}"];
     let end = ends.iter().filter_map(|end| behind.find(end)).min().unwrap_or(behind.len());
     let host = behind[..end].replace("{host}", "");
-    match host.split_once('{').and_then(|(_, inside)| inside.split_once('}')) {
-        Some((name, _))
-            if !name.contains('.')
-                && placeholders::nearest(Kind::Target, name, &[]).is_some_and(|near| near != name) =>
-        {
-            Err(placeholders::unknown(Kind::Target, name, &[]))
-        }
-        Some((name, _)) => Err(ValueError::new(
-            format!("`{{{name}}}` would be a part of the host name, which the client would choose"),
-            "put a `/` in front of it, or write the host name as it is",
-        )),
-        None => Ok(()),
+    let Some((name, _)) = host.split_once('{').and_then(|(_, inside)| inside.split_once('}')) else {
+        return Ok(());
+    };
+    let is_slip = !name.contains('.')
+        && placeholders::nearest(Kind::Target, name, &[]).is_some_and(|near| near != name);
+    if is_slip || super::variables::meant_by_name(name, Kind::Target.placeholders()).is_some() {
+        return Err(placeholders::unknown(Kind::Target, name, &[]));
     }
+    Err(ValueError::new(
+        format!("`{{{name}}}` would be a part of the host name, which the client would choose"),
+        "put a `/` in front of it, or write the host name as it is",
+    ))
 }
 
 /// How a route is had that only the server comes to.

@@ -13,7 +13,7 @@ pub(super) fn destination(text: &str, folder: &Path) -> Result<Destination, Valu
     let bad = |why: &str, help: &str| {
         Err(ValueError::new(format!("`{text}` says not where the application is: {why}"), help))
     };
-    if is_name(text) {
+    if is_name(text) || names::is_host_name(text) {
         return Ok(Destination::Named(text.to_owned()));
     }
     if text.contains("://") {
@@ -36,6 +36,10 @@ pub(super) fn destination(text: &str, folder: &Path) -> Result<Destination, Valu
     }
     if text.starts_with('/') {
         return bad("it begins with a `/`", "a unix socket is written `\"unix:/run/php.sock\"`");
+    }
+    let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
+    if let Some(why) = names::unfit_length(host.trim_end_matches('.')) {
+        return bad(why, names::LENGTHS);
     }
     match text.parse::<SocketAddr>() {
         Ok(address) if address.port() > 0 => Ok(Destination::Tcp(address)),
@@ -118,10 +122,8 @@ pub(super) fn url(text: &str, folder: &Path) -> Result<Url, ValueError> {
 pub(crate) fn host_and_port(text: &str) -> Option<(String, u16)> {
     let (host, port) = text.rsplit_once(':')?;
     let host = host.trim_end_matches('.').to_ascii_lowercase();
-    let is_label =
-        |label: &str| (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-');
     let port = port.parse::<u16>().ok().filter(|port| *port > 0)?;
-    (is_name(&host) && host.split('.').all(is_label)).then_some((host, port))
+    names::is_host_name(&host).then_some((host, port))
 }
 
 /// Letters, digits, `-`, `_` and single dots: what names a pool.
@@ -172,7 +174,10 @@ const OWNED: [&str; 11] = [
 /// Reads the name of a field that requests may be given.
 pub(super) fn request_field(text: &str) -> Result<String, ValueError> {
     if OWNED.iter().any(|owned| owned.eq_ignore_ascii_case(text)) {
-        let help = if text.eq_ignore_ascii_case("host") { "use `host`" } else { "take the line out" };
+        let help = match text.eq_ignore_ascii_case("host") {
+            true => format!("{}; another one is `host \"app.internal\"`", names::OF_CLIENT),
+            false => "take the line out".to_owned(),
+        };
         return Err(ValueError::new(format!("the field `{text}` belongs to the server"), help));
     }
     names::token(text)
@@ -181,7 +186,7 @@ pub(super) fn request_field(text: &str) -> Result<String, ValueError> {
 /// Reads a suffix of script names: `.php`.
 pub(super) fn suffix(text: &str) -> Result<String, ValueError> {
     let fits = text.len() >= 2 && text.len() <= 32 && text.starts_with('.') && text.is_ascii();
-    if !fits || text.contains(['/', '*', '\0', ' ']) {
+    if !fits || text.contains(['/', '*', '\0', ' ', ',']) {
         return Err(ValueError::new(
             format!("`{text}` is no suffix of scripts"),
             "write it with its dot, in ASCII: `\".php\"`",
@@ -215,6 +220,36 @@ mod tests {
             ("a b", None),
         ] {
             assert_eq!(destination(text, Path::new("/base")).ok(), expected, "{text}");
+        }
+    }
+
+    /// RFC 1035 section 2.3.4: 63 characters in a label, 253 in all as one writes it.
+    #[test]
+    fn long_names_of_hosts() {
+        let base = Path::new("/base");
+        let elb = "internal-k8s-production-ingressgateway-0123456789.eu-central-1.elb.amazonaws.com";
+        let label = "a".repeat(63);
+        let most = format!("{label}.{label}.{label}.{}", "b".repeat(61));
+        assert_eq!(most.len(), 253);
+        for name in [elb, &most, "3scale.example.com", "1a.example"] {
+            let with_port = Destination::Named(format!("{name}:80"));
+            assert_eq!(destination(&format!("{name}:80"), base).unwrap(), with_port, "{name}");
+            assert_eq!(url(&format!("http://{name}:80/a"), base).unwrap().to, with_port, "{name}");
+            let alone = url(&format!("https://{name}"), base).unwrap();
+            assert_eq!(alone.to, Destination::Named(name.to_owned()), "{name}");
+            assert_eq!(alone.tls_name.as_deref(), Some(name), "{name}");
+        }
+        for (name, why) in [
+            (format!("{most}c"), "it is longer than 253 characters"),
+            (format!("{label}a.example"), "a label is longer than 63 characters"),
+        ] {
+            for text in [format!("http://{name}"), format!("http://{name}:80"), format!("{name}:80")] {
+                let said = url(&text, base).unwrap_err().message;
+                assert!(said.ends_with(why), "{said}");
+            }
+        }
+        for address in ["127.0.0.1", "1.2.3.4.5:80", "300.1.1.1:80"] {
+            assert!(destination(address, base).is_err(), "{address}");
         }
     }
 
@@ -273,6 +308,8 @@ mod tests {
             assert!(request_field(name).is_err(), "{name}");
         }
         assert!(request_field("X-Api-Key").is_ok());
+        let help = request_field("Host").unwrap_err().help;
+        assert!(help.starts_with("take the line out: `Host` stays the client's"), "{help}");
         for text in ["", ".", "php", ".p/p", ".ph*", ".phł"] {
             assert!(suffix(text).is_err(), "{text}");
         }

@@ -1,6 +1,8 @@
-//! Variables as nginx writes them, `$host`: nothing fills them in here, and what is meant has another name.
+//! The names that other servers have for what is a placeholder here: those of variables, `host` of `$host`, and of placeholders.
+//!
+//! `foreign_text.rs` finds them in values.
 
-use super::placeholders;
+use super::foreign_text::foreign;
 use crate::directive::Kind;
 
 /// Variables of nginx and what fields, redirects and logs have in their place; empty where they have nothing.
@@ -55,73 +57,10 @@ const KNOWN: &[(&str, &str, &str)] = &[
 const FAMILIES: [&str; 8] =
     ["arg_", "cookie_", "http_", "proxy_", "sent_http_", "ssl_", "upstream_", "realip_"];
 
-/// What is said of such variables in a value that has placeholders, and what to write for them.
-pub(crate) fn foreign(kind: Kind, text: &str) -> Option<(String, String)> {
-    let known: &[&str] = match kind {
-        Kind::Target | Kind::FieldTemplate => kind.placeholders(),
-        Kind::LogFormat => &[],
-        _ => return None,
-    };
-    let is_log = matches!(kind, Kind::LogFormat);
-    let mut first = None;
-    // The text as it was meant, as far as there are placeholders for it.
-    let (mut meant, mut is_whole, mut rest) = (String::new(), true, text);
-    while let Some((before, behind)) = rest.split_once('$') {
-        meant.push_str(before);
-        let is_of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-        let (name, after) =
-            behind.split_at(behind.bytes().position(|byte| !is_of_name(byte)).unwrap_or(behind.len()));
-        rest = after;
-        let Some(placeholder) = placeholder(name, is_log, known) else {
-            meant.extend(["$", name]);
-            continue;
-        };
-        first = first.or(Some(name));
-        match placeholder {
-            Some(placeholder) => meant.extend(["{", &placeholder, "}"]),
-            None => is_whole = false,
-        }
-    }
-    meant.push_str(rest);
-    let help = match is_whole {
-        true => format!("write `\"{}\"`", meant.replace('"', "\\\"")),
-        false if is_log => {
-            "not all of them have a placeholder; the reference of `access-log` names those there are".into()
-        }
-        false => {
-            format!("not all of them have a placeholder; known are {}", placeholders::known(kind, &[]))
-        }
-    };
-    let message = format!("`${}` stays as it is written: placeholders are written in curly brackets", first?);
-    Some((message, help))
-}
-
-/// The same for values of directives that have no placeholders at all.
-pub(crate) fn foreign_in_text(directive: &str, text: &str) -> Option<(String, String)> {
-    let help = match directive {
-        "param" => {
-            "the server sets the variables of CGI by itself (`SCRIPT_FILENAME`, `DOCUMENT_ROOT`, `REQUEST_URI` and the \
-             like): take the line out, or write the text that is to be sent"
-        }
-        "respond" => "the text is the same for every request: leave it out, or have an application answer",
-        _ => return None,
-    };
-    if let Some(name) = placeholder_in(text) {
-        let message = format!("`{{{name}}}` stays as it is written: `{directive}` fills in no placeholders");
-        return Some((message, help.to_owned()));
-    }
-    let name = text.split('$').skip(1).find_map(|behind| {
-        let is_of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-        let name = &behind[..behind.bytes().position(|byte| !is_of_name(byte)).unwrap_or(behind.len())];
-        placeholder(name, false, &[]).map(|_| name)
-    })?;
-    Some((format!("`${name}` stays as it is written: `{directive}` fills in no variables"), help.to_owned()))
-}
-
 /// What is meant by a text without a placeholder where one is due to tell requests apart: the name of a placeholder without
 /// its brackets, or what other servers write. `None` where it may be meant as it is, or that has been said.
 pub(crate) fn meant_by_constant(text: &str) -> Option<String> {
-    if text.contains('{') || foreign(Kind::FieldTemplate, text).is_some() {
+    if text.contains('{') || foreign(Kind::FieldTemplate, "", text).is_some() {
         return None;
     }
     let name = text.trim_start_matches(['$', '%', '&', '<', '[', '(']).trim_end_matches(['>', ']', ')']);
@@ -182,12 +121,19 @@ pub(super) fn meant_by_name(name: &str, known: &[&str]) -> Option<(String, Strin
     if let Some(field) = name.strip_prefix("request.").filter(|field| !field.is_empty()) {
         return said("of a log", format!("header.{field}"));
     }
+    let group = ["http.regexp.", "re."].iter().find_map(|family| name.strip_prefix(family));
+    if let Some(number) = group.and_then(|group| group.rsplit('.').next())
+        && !number.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        return said("of Caddy", number.to_owned());
+    }
     if let Some(of_caddy) = name.strip_prefix("http.request.") {
         let meant = match of_caddy.split_once('.') {
             Some((family @ ("header" | "cookie"), rest)) => format!("{family}.{rest}"),
             Some(("uri", "query")) => "query".to_owned(),
             Some((family, "path" | "host")) => of_caddy.get(family.len() + 1..)?.replace("host", "client"),
-            None => of_caddy.to_owned(),
+            None => of_caddy.replace("hostport", "host"),
             _ => return None,
         };
         let is_known = meant.contains('.') || known.contains(&meant.as_str());
@@ -199,7 +145,7 @@ pub(super) fn meant_by_name(name: &str, known: &[&str]) -> Option<(String, Strin
 }
 
 /// The first placeholder of a text in which none is filled in: one that is known elsewhere, so that JSON is left alone.
-pub(crate) fn placeholder_in(text: &str) -> Option<&str> {
+pub(super) fn placeholder_in(text: &str) -> Option<&str> {
     let mut inside = text.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
     inside.find_map(|(inside, _)| {
         let name = inside.split_once(":-").map_or(inside, |(name, _)| name);
@@ -233,8 +179,13 @@ pub(super) fn meant_in_log(name: &str, known: &[&str]) -> Option<(String, String
     said("of other servers", if meant == "uri" { "target" } else { meant }.to_owned())
 }
 
+/// The placeholder of fields for a variable of nginx.
+pub(crate) fn meant_by_variable(name: &str) -> Option<String> {
+    placeholder(name, false, Kind::FieldTemplate.placeholders()).flatten()
+}
+
 /// The placeholder for a variable, where there is one; `None` where the name is none of nginx's.
-fn placeholder(name: &str, is_log: bool, known: &[&str]) -> Option<Option<String>> {
+pub(super) fn placeholder(name: &str, is_log: bool, known: &[&str]) -> Option<Option<String>> {
     if let Some((_, other, log)) = KNOWN.iter().find(|(variable, ..)| *variable == name) {
         let meant = if is_log { *log } else { *other };
         let is_there = !meant.is_empty() && (is_log || known.contains(&meant));
@@ -263,7 +214,7 @@ mod tests {
             ("remote_addr", Some("client")),
             ("%h", Some("client")),
             ("$remote", Some("client")),
-            ("$5", Some("client")),
+            ("$5", None), // the same
             ("ip", Some("client")),
             ("user", Some("user")),
             ("request_uri", Some("uri")),
@@ -276,55 +227,6 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(meant_by_constant(text).as_deref(), meant, "{text}");
-        }
-    }
-
-    #[test]
-    fn variables_where_nothing_is_filled_in() {
-        for (directive, text, named) in [
-            ("param", "$document_root$fastcgi_script_name", Some("$document_root")),
-            ("param", "x-$server_name", Some("$server_name")),
-            ("respond", "you asked for $uri", Some("$uri")),
-            ("respond", "$5 and $dollars", None),
-            ("command", "$uri", None),
-            ("respond", "hello {client}", Some("{client}")),
-            ("respond", "{header.Accept}", Some("{header.Accept}")),
-            ("respond", "{\"client\": 1, \"a\": {}}", None),
-            ("param", "{path}", Some("{path}")),
-        ] {
-            let said = foreign_in_text(directive, text);
-            assert_eq!(said.is_some(), named.is_some(), "{text}: {said:?}");
-            assert!(named.is_none_or(|named| said.as_ref().unwrap().0.contains(named)), "{text}: {said:?}");
-        }
-    }
-
-    #[test]
-    fn variables_of_nginx_and_what_is_meant() {
-        for (kind, text, help) in [
-            (Kind::Target, "https://$host$request_uri", Some("write `\"https://{host}{uri}\"`")),
-            (Kind::Target, "https://{host}$request_uri", Some("write `\"https://{host}{uri}\"`")),
-            (Kind::Target, "/$remote_addr", Some("known are `{path}`")),
-            (Kind::FieldTemplate, "$remote_addr", Some("write `\"{client}\"`")),
-            (Kind::FieldTemplate, "$binary_remote_addr", Some("write `\"{client}\"`")),
-            (Kind::FieldTemplate, "$request_id", Some("write `\"{request-id}\"`")),
-            (
-                Kind::LogFormat,
-                "$upstream_response_time $ssl_cipher",
-                Some("write `\"{upstream-duration} {tls-cipher}\"`"),
-            ),
-            (Kind::FieldTemplate, "$http_x_a", Some("write `\"{header.x-a}\"`")),
-            (Kind::FieldTemplate, "$ssl_client_s_dn", Some("known are `{client}`")),
-            (Kind::LogFormat, "{client} $status", Some("write `\"{client} {status}\"`")),
-            (Kind::LogFormat, "{client} $http_user_agent", Some("write `\"{client} {request.user-agent}\"`")),
-            (Kind::LogFormat, "{client} $remote_user", Some("write `\"{client} {user}\"`")),
-            (Kind::LogFormat, "{client} $document_root", Some("not all of them have")),
-            (Kind::FieldTemplate, "Basic $ab $hosts cost: 5$", None),
-            (Kind::FieldTemplate, "$document_root", Some("known are `{client}`")),
-            (Kind::Text { most: 9 }, "$host", None),
-        ] {
-            let said = foreign(kind, text);
-            assert_eq!(said.is_some(), help.is_some(), "{text}: {said:?}");
-            assert!(help.is_none_or(|help| said.as_ref().unwrap().1.contains(help)), "{text}: {said:?}");
         }
     }
 }

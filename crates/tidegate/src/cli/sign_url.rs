@@ -54,6 +54,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let keys = read_url_keys(&arguments.keys).map_err(|why| anyhow!(why)).context("cannot sign")?;
     let Some(key) = keys.first() else { bail!("there is no key in {}", arguments.keys.display()) };
     let expires = arguments.expires.unwrap_or_else(|| wall_seconds().saturating_add(arguments.valid_for));
+    if arguments.expires.is_some_and(|expires| expires <= wall_seconds()) {
+        bail!("--expires lies in the past: the URL would let nobody in");
+    }
     let only = SignedFor { client: arguments.client, host: arguments.host.as_deref() };
     let signed = sign_url(&arguments.url, key, expires, only).map_err(|why| anyhow!(why))?;
     print(&format!("{signed}\n"))
@@ -71,5 +74,28 @@ fn time(text: &str) -> Result<i64, String> {
         _ => return Err(wrong()),
     };
     let number: u32 = number.parse().map_err(|_| wrong())?;
-    Ok(i64::from(number) * unit)
+    match i64::from(number) * unit {
+        0 => Err("a URL that is good for no time lets nobody in: give at least 1s".to_owned()),
+        seconds => Ok(seconds),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::time;
+
+    #[test]
+    fn times() {
+        for (text, expected) in [
+            ("1s", Some(1)),
+            ("15m", Some(900)),
+            ("7d", Some(604_800)),
+            ("0s", None),
+            ("0d", None),
+            ("s", None),
+            ("5", None),
+        ] {
+            assert_eq!(time(text).ok(), expected, "{text}");
+        }
+    }
 }
