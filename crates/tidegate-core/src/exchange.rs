@@ -160,7 +160,8 @@ impl<'a> Exchange<'a> {
 
     /// Has the connection closed in place of an answer, where nobody else's requests come over it.
     pub fn close_unanswered(&self) {
-        if let Some(holds) = self.state.holds.as_ref().filter(|_| !self.is_through_proxy()) {
+        let may_close = !self.is_through_proxy() && !self.state.is_hypothetical;
+        if let Some(holds) = self.state.holds.as_ref().filter(|_| may_close) {
             holds.sever();
         }
     }
