@@ -200,16 +200,20 @@ impl Lookup {
             Some(prefix) => path.strip_prefix(prefix.as_bytes()).ok_or(Why::Outside)?,
             None => path,
         };
-        if !self.settings.serves_hidden && is_hidden(path) {
+        // A pattern that does not end in a slash cuts names in two: what is opened may begin with a dot all the same.
+        let is_cut = self.settings.strip_prefix.is_some();
+        if !self.settings.serves_hidden && (is_hidden(path) || is_cut && is_hidden(below)) {
             return Err(Why::Hidden);
         }
         Ok(below.strip_prefix(b"/").unwrap_or(below))
     }
 }
 
-/// Whether a component begins with a dot. `/.well-known/` is meant to be found (RFC 8615).
+/// Whether a component begins with a dot, with a slash before the first or without. `/.well-known/` is meant to be found (RFC
+/// 8615).
 fn is_hidden(path: &[u8]) -> bool {
-    let visible = path.strip_prefix(b"/.well-known/").unwrap_or(path);
+    let path = path.strip_prefix(b"/").unwrap_or(path);
+    let visible = path.strip_prefix(b".well-known/").unwrap_or(path);
     visible.split(|b| *b == b'/').any(|part| part.first() == Some(&b'.'))
 }
 
@@ -414,7 +418,7 @@ fn fill(
         filled.remove(0);
     }
     let is_path = |path: &[u8]| !path.split(|byte| *byte == b'/').any(|part| matches!(part, b"." | b".."));
-    let is_sound = !is_asked || is_path(&filled) && (serves_hidden || !is_hidden(&[b"/", &*filled].concat()));
+    let is_sound = !is_asked || is_path(&filled) && (serves_hidden || !is_hidden(&filled));
     is_sound.then_some(filled)
 }
 
@@ -432,6 +436,9 @@ mod tests {
             ("/.well-known/.secret", true),
             ("/a/.well-known/x", true),
             ("/a./b", false),
+            (".env", true),
+            ("a/.env", true),
+            (".well-known/x", false),
         ] {
             assert_eq!(is_hidden(path.as_bytes()), hidden, "{path}");
         }
