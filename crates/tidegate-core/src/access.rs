@@ -47,7 +47,7 @@ pub(crate) fn judge<'s>(
     exchange: &Exchange<'_>,
     name: Option<&ClientName>,
 ) -> Result<(), Refusal<'s>> {
-    if access.is_internal && exchange.state.hops == 0 {
+    if access.is_internal && (exchange.state.hops == 0 || exchange.state.is_hypothetical) {
         return Err(Refusal::Internal);
     }
     for rules in &access.levels {

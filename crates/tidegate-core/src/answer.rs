@@ -15,10 +15,10 @@ pub fn error(status: Status) -> Response {
 }
 
 /// The error of a request that is refused for a reason which is the operator's to know: it goes to the error log, at
-/// level `info`.
+/// level `info`, unless the request has only been thought of.
 #[track_caller]
 pub fn refused(exchange: &Exchange<'_>, status: Status, why: impl Display) -> Response {
-    if notes::takes_reason(&|| format!("{}: {why}", status.0)) {
+    if notes::takes_reason(&|| format!("{}: {why}", status.0)) || exchange.state.is_hypothetical {
         return error(status);
     }
     let (method, client) = (exchange.method_token, exchange.state.remote.client);

@@ -2,6 +2,7 @@
 
 use crate::interim::InterimQueue;
 use crate::kept::Kept;
+use crate::notes;
 use crate::reply::{Need, Reply};
 use crate::request_values::routed_path;
 use crate::state::{EncodedSlash, RequestState};
@@ -160,7 +161,11 @@ impl<'a> Exchange<'a> {
 
     /// Has the connection closed in place of an answer, where nobody else's requests come over it.
     pub fn close_unanswered(&self) {
-        if let Some(holds) = self.state.holds.as_ref().filter(|_| !self.is_through_proxy()) {
+        if self.is_through_proxy() || self.state.is_hypothetical {
+            return;
+        }
+        notes::takes_unanswered("the connection is closed without a byte of one");
+        if let Some(holds) = &self.state.holds {
             holds.sever();
         }
     }

@@ -16,6 +16,7 @@ use crate::https::Arrival;
 use crate::limits::{Excess, TooLarge, excess};
 use crate::notes;
 pub use crate::notes::{Known, Notes};
+use crate::rate::Held;
 use crate::remote::{Remote, naming_field};
 use crate::reply::Reply;
 use crate::response::{Author, Response};
@@ -159,6 +160,7 @@ impl Engine {
         let state = RequestState {
             site: Some(site.clone()),
             encoded_slash,
+            holds: site.has_holds.then(|| Held::new(&Rc::default()).holds()),
             rehearsed: is_tls.then(|| Rc::new(RehearsedTls { client })),
             refused: fault.and_then(|fault| site.refuses_path(fault)).or_else(|| {
                 let Over { status, why, .. } = excess.as_ref()?;

@@ -50,7 +50,12 @@ pub(crate) fn takes_undecided(gate: &dyn Fn() -> String) -> bool {
     LISTENING.with_borrow(|notes| notes.as_ref().map(take).is_some())
 }
 
-/// Whether that has happened on this thread.
+/// A request gets no answer, where that is explained.
+pub(crate) fn takes_unanswered(why: &'static str) {
+    LISTENING.with_borrow(|notes| notes.iter().for_each(|notes| notes.set_unanswered(why)));
+}
+
+/// Whether a gate has been passed by that way on this thread.
 pub(crate) fn is_undecided() -> bool {
     LISTENING.with_borrow(|notes| notes.as_ref().is_some_and(|notes| notes.undecided().is_some()))
 }

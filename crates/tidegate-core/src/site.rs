@@ -23,7 +23,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{
-    self, AccessLog, Action, Clause, Condition, Network, PathPattern, RequestLimits, RouteIndex,
+    self, AccessLog, Action, Clause, Condition, Network, PathPattern, RequestLimits, RouteIndex, Try,
 };
 use tidegate_http::path::{PathError, both_readings, has_encoded_slash, normalise};
 use tidegate_http::{Fields, Status, Target};
@@ -470,6 +470,24 @@ impl Site {
     /// Whether a route sends files as they are.
     pub(crate) fn is_files(&self, index: usize) -> bool {
         matches!(self.config.routes[index].action, Action::Files(_))
+    }
+
+    /// Whether a route sends the file that lies on a path where the route `here` finds it.
+    pub(crate) fn sends_same_file(&self, index: usize, here: usize) -> bool {
+        let files = |index: usize| match &self.config.routes[index].action {
+            Action::Files(files) => Some(files),
+            _ => None,
+        };
+        let (Some(there), Some(here)) = (files(index), files(here)) else { return false };
+        let begins_with_path = match there.try_list.first() {
+            None => true,
+            Some(first) => matches!(first, Try::Path(path) if path.trim_start_matches('/') == "{path}"),
+        };
+        begins_with_path
+            && there.root == here.root
+            && there.strip_prefix == here.strip_prefix
+            && there.symlinks == here.symlinks
+            && there.serves_hidden == here.serves_hidden
     }
 
     /// Whether a route is what the site answers by itself, where none that is written fits.

@@ -49,6 +49,8 @@ pub struct RequestState {
     pub(crate) matched: Option<Rc<[u8]>>,
     /// The path is not that of the target: `rewrite` or `hand-to` say which one it is.
     pub(crate) is_rewritten: bool,
+    /// Gates are asked what they would say of a client that asks by this path: no refusal is an answer, or for the log.
+    pub(crate) is_hypothetical: bool,
     /// Of a request of the server's own: the head of the one that has led to it, by which conditions go.
     pub(crate) asked: Option<ClientHead>,
     /// Of a request for a page of the server's own: whom it is for.
@@ -118,6 +120,7 @@ impl RequestState {
             rehearsed: None,
             matched: None,
             is_rewritten: false,
+            is_hypothetical: false,
             asked: None,
             page: None,
             trace: OnceCell::new(),
@@ -200,6 +203,7 @@ impl RequestState {
             rehearsed,
             matched: _,
             is_rewritten,
+            is_hypothetical: _,
             asked: _,
             page,
             trace,

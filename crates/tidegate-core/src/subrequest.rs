@@ -9,6 +9,7 @@ use crate::answer;
 use crate::client_head::ClientHead;
 use crate::exchange::{Exchange, Local, LocalSource};
 use crate::gate::{Pass, Passage, Verdict};
+use crate::notes;
 use crate::reply::Reply;
 use crate::response::Response;
 use crate::signals::Signals;
@@ -105,6 +106,76 @@ impl Exchange<'_> {
                     let passage = exchange
                         .on_route(&site, index, &path, |inner| site.ask_gate(index, verdict, next, inner));
                     exchange.go_on(passage, site, index, &path, then)
+                })
+            }
+        }
+    }
+
+    /// Whether a request of the same client for `path` of the same site would be sent the file that this route has there: for a
+    /// page of another path that shows it. Whatever the file is, its own route decides; nothing is answered, and nobody hears of
+    /// a refusal but `then`.
+    pub fn may_have_file(
+        &mut self,
+        path: &[u8],
+        then: impl FnOnce(bool, &mut Exchange<'_>) -> Reply + 'static,
+    ) -> Reply {
+        let Some(site) = self.state.site.clone() else { return then(true, self) };
+        let Some(Choice { index, is_source, .. }) = site.choice(self, path) else { return then(false, self) };
+        let route = site.route(index);
+        // What `rewrite` leads to is sent by the route that it stands in.
+        let is_sent = match self.state.matched {
+            None => site.sends_same_file(index, self.state.route),
+            Some(_) => !route.action.refuses() && !self.is_run(&site, index, path),
+        };
+        if is_source || !is_sent || index == self.state.route {
+            return then(is_sent && !is_source, self);
+        }
+        notes::takes_reason(&|| {
+            format!("{}: route {} ({}) decides", path.escape_ascii(), route.pattern, route.origin)
+        });
+        let (identity, counted) = (self.state.identity.clone(), self.state.counted.clone());
+        let passage = self.wonder(&site, index, path, |inner| site.ask_gates(index, inner));
+        self.hear(passage, site, index, path, move |is_open, exchange| {
+            exchange.state.identity = identity; // who has logged in there has not done so here
+            if !is_open {
+                exchange.state.counted = counted; // the limit or ban that refuses it refuses the next one as well
+            }
+            then(is_open, exchange)
+        })
+    }
+
+    /// Asks gates of another route whose refusal is no answer.
+    fn wonder(
+        &mut self,
+        site: &Site,
+        index: usize,
+        path: &[u8],
+        ask: impl FnOnce(&mut Exchange<'_>) -> Passage,
+    ) -> Passage {
+        let was = std::mem::replace(&mut self.state.is_hypothetical, true);
+        let passage = self.on_route(site, index, path, ask);
+        self.state.is_hypothetical = was;
+        passage
+    }
+
+    fn hear(
+        &mut self,
+        passage: Passage,
+        site: Rc<Site>,
+        index: usize,
+        path: &[u8],
+        then: impl FnOnce(bool, &mut Exchange<'_>) -> Reply + 'static,
+    ) -> Reply {
+        match passage {
+            Passage::Open(_) => then(true, self),
+            Passage::Shut(_) => then(false, self),
+            Passage::Wait(need, verdict, next) => {
+                self.ends_with_client(); // nobody else has asked
+                let path = path.to_vec();
+                self.prepare_after(need, verdict, move |verdict: Verdict, exchange| {
+                    let ask = |inner: &mut Exchange<'_>| site.ask_gate(index, verdict, next, inner);
+                    let passage = exchange.wonder(&site, index, &path, ask);
+                    exchange.hear(passage, site, index, &path, then)
                 })
             }
         }

@@ -328,7 +328,17 @@ fn below(
         None => inherited.root.clone(),
     };
     let strip_prefix = alias.and_then(|alias| match pattern {
-        PathPattern::Prefix(prefix) => Some(prefix.clone()),
+        PathPattern::Prefix(prefix) => {
+            if !prefix.is_empty() && !prefix.ends_with('/') {
+                let message = format!(
+                    "`alias` in `{prefix}*`: `{prefix}x` and `{prefix}/x` are both `x` in its folder"
+                );
+                let help = format!("write `route \"{prefix}/*\"`, for paths below `{prefix}/` alone");
+                let warning = Diagnostic::warning(message).at(&alias.file.source, alias.header.clone());
+                checker.diagnostics.push(warning.help(help));
+            }
+            Some(prefix.clone())
+        }
         _ => {
             let message = "`alias` cannot stand in this route: it cuts off the part before the star";
             let help =

@@ -298,6 +298,7 @@ impl Connection {
                         rehearsed: None,
                         matched: None,
                         is_rewritten: false,
+                        is_hypothetical: false,
                         asked: None,
                         page: None,
                         trace: trace.take().map(OnceCell::from).unwrap_or_default(),

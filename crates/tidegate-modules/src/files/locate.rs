@@ -4,6 +4,7 @@
 //! blocking pool. Everything goes through a [`Root`], so nothing outside of it can be reached.
 
 use crate::compress;
+use crate::index::{MOST_TEXT, Place, Text, beneath};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -88,6 +89,8 @@ pub enum Found {
         relative: Vec<u8>,
         /// Open for reading.
         folder: Opened,
+        /// What it has of the files that are shown on its listing, those above the table first.
+        texts: Vec<FoundText>,
     },
     /// A folder was asked for without its slash.
     NeedsSlash,
@@ -121,6 +124,15 @@ pub struct Sibling {
     pub real: Option<Vec<u8>>,
     /// Its content.
     pub file: Opened,
+}
+
+/// A file that may be shown on the listing of its folder.
+#[derive(Debug)]
+pub struct FoundText {
+    /// As [`FoundFile::real`].
+    pub real: Option<Vec<u8>>,
+    /// The file.
+    pub text: Text,
 }
 
 impl Lookup {
@@ -188,16 +200,20 @@ impl Lookup {
             Some(prefix) => path.strip_prefix(prefix.as_bytes()).ok_or(Why::Outside)?,
             None => path,
         };
-        if !self.settings.serves_hidden && is_hidden(path) {
+        // A pattern that does not end in a slash cuts names in two: what is opened may begin with a dot all the same.
+        let is_cut = self.settings.strip_prefix.is_some();
+        if !self.settings.serves_hidden && (is_hidden(path) || is_cut && is_hidden(below)) {
             return Err(Why::Hidden);
         }
         Ok(below.strip_prefix(b"/").unwrap_or(below))
     }
 }
 
-/// Whether a component begins with a dot. `/.well-known/` is meant to be found (RFC 8615).
+/// Whether a component begins with a dot, with a slash before the first or without. `/.well-known/` is meant to be found (RFC
+/// 8615).
 fn is_hidden(path: &[u8]) -> bool {
-    let visible = path.strip_prefix(b"/.well-known/").unwrap_or(path);
+    let path = path.strip_prefix(b"/").unwrap_or(path);
+    let visible = path.strip_prefix(b".well-known/").unwrap_or(path);
     visible.split(|b| *b == b'/').any(|part| part.first() == Some(&b'.'))
 }
 
@@ -281,11 +297,7 @@ impl Search<'_> {
 
     fn folder(&mut self, name: &[u8], folder: Opened) -> io::Result<Found> {
         for index in &self.lookup.settings.index {
-            let mut inside = name.to_vec();
-            if !inside.is_empty() {
-                inside.push(b'/');
-            }
-            inside.extend_from_slice(index.as_bytes());
+            let inside = beneath(name, index.as_bytes());
             match self.open(&inside)? {
                 Ok(opened) if opened.meta.kind == FileKind::Regular => {
                     return self.with_siblings(&inside, opened);
@@ -294,10 +306,20 @@ impl Search<'_> {
                 Err(status) => return Ok(Found::Status(status)),
             }
         }
-        Ok(match self.lookup.settings.listing {
-            Some(_) => Found::Folder { relative: name.to_vec(), folder },
-            None => return self.nothing(Why::NoIndex),
-        })
+        let Some(listing) = &self.lookup.settings.listing else { return self.nothing(Why::NoIndex) };
+        let mut texts = Vec::new();
+        for (place, names) in [(Place::Header, &listing.header), (Place::Readme, &listing.readme)] {
+            for text in names {
+                let relative = beneath(name, text.as_bytes());
+                if let Ok(file) = self.open(&relative)?
+                    && file.meta.kind == FileKind::Regular
+                    && file.meta.len <= MOST_TEXT
+                {
+                    texts.push(FoundText { real: self.real.take(), text: Text { place, relative, file } });
+                }
+            }
+        }
+        Ok(Found::Folder { relative: name.to_vec(), folder, texts })
     }
 
     fn with_siblings(&mut self, name: &[u8], file: Opened) -> io::Result<Found> {
@@ -396,7 +418,7 @@ fn fill(
         filled.remove(0);
     }
     let is_path = |path: &[u8]| !path.split(|byte| *byte == b'/').any(|part| matches!(part, b"." | b".."));
-    let is_sound = !is_asked || is_path(&filled) && (serves_hidden || !is_hidden(&[b"/", &*filled].concat()));
+    let is_sound = !is_asked || is_path(&filled) && (serves_hidden || !is_hidden(&filled));
     is_sound.then_some(filled)
 }
 
@@ -414,6 +436,9 @@ mod tests {
             ("/.well-known/.secret", true),
             ("/a/.well-known/x", true),
             ("/a./b", false),
+            (".env", true),
+            ("a/.env", true),
+            (".well-known/x", false),
         ] {
             assert_eq!(is_hidden(path.as_bytes()), hidden, "{path}");
         }

@@ -13,15 +13,17 @@ mod watch;
 pub use cache::FileCache;
 pub use locate::open_root;
 
-use crate::{compress, index};
+use crate::compress;
+use crate::index::{self, Text};
 use cache::{Cached, Instance};
 use entry::{Contents, FileEntry, Maker};
-use locate::{Found, FoundFile, Located, Lookup, Why};
+use locate::{Found, FoundFile, FoundText, Located, Lookup, Why};
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_config::settings::{self, Coding};
+use tidegate_config::settings;
 use tidegate_core::decoration::Decoration;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::{Exchange, Handler, MayStore, Need, Pass, Reply, Response, answer, log};
@@ -29,7 +31,7 @@ use tidegate_http::path::encode_path;
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking::{self, Overloaded, Pending, QueueKey};
 use tidegate_io::clock::monotonic_ns;
-use tidegate_io::file::{Patience, Root};
+use tidegate_io::file::{Opened, Patience, Root};
 use tidegate_io::notify::Notifier;
 use tidegate_io::{Runtime, descriptors, timer};
 use tidegate_stats::Worker as Stats;
@@ -107,7 +109,6 @@ struct Inner {
     shared: Rc<Shared>,
     instance: Instance,
     lookup: Arc<Lookup>,
-    listing: Option<Arc<settings::Listing>>,
     maker: Maker,
     ranges: u16,
     stream_filter: Option<compress::CompressFilter>,
@@ -137,7 +138,6 @@ impl Files {
             shared: shared.clone(),
             instance,
             lookup: Arc::new(Lookup { root, settings: files.clone(), pattern: route.pattern.clone() }),
-            listing: files.listing.clone().map(Arc::new),
             ranges: route.limits.as_ref().unwrap_or(&server.limits.request).ranges,
             is_dressed_later: decoration.has_placeholders(),
             stream_filter: maker
@@ -185,10 +185,7 @@ impl Handler for Files {
         for path in &located.depends {
             say(format!("looked at {root}/{}", String::from_utf8_lossy(path)));
         }
-        for coding in lookup.leave_out_programs(&mut located.found, exchange) {
-            let token = compress::token(coding);
-            say(format!("the sibling for {token} is a symbolic link to what a program answers: left out"));
-        }
+        lookup.leave_out_programs(&mut located.found, exchange).into_iter().for_each(&mut *say);
         match &located.found {
             Found::File(file) => {
                 let relative = String::from_utf8_lossy(&file.relative);
@@ -229,13 +226,31 @@ impl Lookup {
         exchange.is_of_program(&self.path_of(real))
     }
 
-    /// The same of precompressed siblings, which are as if they were not there: for every look-up whose outcome is
-    /// served, or compared with what was. Tells which ones.
-    fn leave_out_programs(&self, found: &mut Found, exchange: &Exchange<'_>) -> Vec<Coding> {
-        let Found::File(file) = found else { return Vec::new() };
+    /// The same of precompressed siblings and of what is shown on a listing, which are as if they were not there: for every
+    /// look-up whose outcome is served, or compared with what was. A sentence on each of those.
+    fn leave_out_programs(&self, found: &mut Found, exchange: &Exchange<'_>) -> Vec<String> {
         let is_program = |real: &Vec<u8>| exchange.is_of_program(&self.path_of(real));
-        let left_out = file.siblings.extract_if(.., |sibling| sibling.real.as_ref().is_some_and(is_program));
-        left_out.map(|sibling| sibling.coding).collect()
+        let leads_to_program = |real: &Option<Vec<u8>>| real.as_ref().is_some_and(is_program);
+        match found {
+            Found::File(file) => {
+                let left_out = file.siblings.extract_if(.., |sibling| leads_to_program(&sibling.real));
+                let said = left_out.map(|sibling| {
+                    let token = compress::token(sibling.coding);
+                    format!("the sibling for {token} is a symbolic link to what a program answers: left out")
+                });
+                said.collect()
+            }
+            Found::Folder { texts, .. } => {
+                let is_left_out =
+                    |found: &mut FoundText| is_program(&found.text.relative) || leads_to_program(&found.real);
+                let said = texts.extract_if(.., is_left_out).map(|found| {
+                    let name = String::from_utf8_lossy(&found.text.relative).into_owned();
+                    format!("{name} is what a program answers, or a symbolic link to it: not shown")
+                });
+                said.collect()
+            }
+            _ => Vec::new(),
+        }
     }
 }
 
@@ -269,11 +284,14 @@ impl Inner {
         }
     }
 
-    /// The path of the site that leads to a file which `index` or `try` have found; `None` where it is that of the
+    /// The path of the site that leads to a file or a folder which `index` or `try` have found; `None` where it is that of the
     /// request.
     fn other_path(&self, found: &Found, path: &[u8]) -> Option<Vec<u8>> {
-        let Found::File(file) = found else { return None };
-        let real = self.lookup.path_of(&file.relative);
+        let real = match found {
+            Found::File(file) => self.lookup.path_of(&file.relative),
+            Found::Folder { relative, .. } => self.lookup.path_of(&index::beneath(relative, b"")),
+            _ => return None,
+        };
         (real != path).then_some(real)
     }
 
@@ -379,17 +397,40 @@ impl Inner {
                 let reading = Reading { relative, generation, depends, has_waited, may_store };
                 self.read(file, reading, exchange)
             }
-            Found::Folder { relative, folder } => match &self.listing {
-                Some(listing) => {
-                    let request = index::Request::of(exchange, self.lookup.settings.serves_hidden);
-                    index::list(self.lookup.root.clone(), relative, folder.fd, listing, request)
-                }
-                None => Reply::Ready(self.refused(exchange, Status::NOT_FOUND, &why, &depends)),
-            },
+            Found::Folder { relative, folder, texts } => {
+                let request = index::Request::of(exchange, self.lookup.settings.serves_hidden);
+                let texts = if request.shows_texts() { texts } else { Vec::new() };
+                let candidates = texts.into_iter().map(|found| found.text).collect();
+                let listed = Listed { relative, folder, request, texts: Vec::new() };
+                self.list(listed, candidates, exchange)
+            }
             Found::NeedsSlash => Reply::Ready(with_slash(exchange)),
             Found::Route(name) => exchange.hand_on_to(&name),
             Found::Status(status) => Reply::Ready(self.refused(exchange, status, &why, &depends)),
         }
+    }
+
+    /// Lists a folder, with the first of the candidates for each place that the client would be sent by its own path.
+    fn list(
+        self: &Rc<Self>,
+        mut listed: Listed,
+        mut candidates: VecDeque<Text>,
+        exchange: &mut Exchange<'_>,
+    ) -> Reply {
+        let is_wanted = |text: &Text| listed.texts.iter().all(|shown| shown.place != text.place);
+        candidates.retain(is_wanted);
+        let Some(text) = candidates.pop_front() else {
+            let Listed { relative, folder, request, texts } = listed;
+            let page_size = self.lookup.settings.listing.as_ref().map_or(0, |listing| listing.page);
+            return index::list(self.lookup.root.clone(), relative, folder.fd, texts, page_size, request);
+        };
+        let (inner, path) = (self.clone(), self.lookup.path_of(&text.relative));
+        exchange.may_have_file(&path.clone(), move |may_have, exchange| {
+            let what = if may_have { "shown on the listing" } else { "not shown on the listing" };
+            answer::found(|| format!("{}: {what}", path.escape_ascii()));
+            listed.texts.extend(may_have.then_some(text));
+            inner.list(listed, candidates, exchange)
+        })
     }
 
     fn read(self: &Rc<Self>, file: FoundFile, reading: Reading, exchange: &mut Exchange<'_>) -> Reply {
@@ -511,6 +552,16 @@ impl Inner {
         log::error(format_args!("{root}: cannot read {}: {error}", String::from_utf8_lossy(path)));
         answer::error(Status::INTERNAL_SERVER_ERROR)
     }
+}
+
+/// A folder that is about to be listed.
+struct Listed {
+    /// Below the root.
+    relative: Vec<u8>,
+    folder: Opened,
+    request: index::Request,
+    /// What is shown above and below the entries, as far as the client may have it.
+    texts: Vec<Text>,
 }
 
 /// A file that is being read.

@@ -1,34 +1,48 @@
 //! The texts above and below a listing: `HEADER.html`, `README.md` and whatever else the settings name.
 //!
-//! Read on the blocking pool, beneath the root like any other file. HTML goes in as it is: who may write
+//! Read on the blocking pool, once it is decided that the client may have them. HTML goes in as it is: who may write
 //! it may write a page beside it as well, and the policy of the listing lets no script run either way.
 //! Markdown is rendered with raw HTML shown as text; anything else is shown as text. The files stay in the
 //! listing: it shows what is there.
 
-use super::scan::beneath;
 use super::text::escape;
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use std::os::fd::AsFd;
 use tidegate_http::media_type::extension;
-use tidegate_io::file::{FileKind, Patience, Root, read_whole};
+use tidegate_io::file::{Opened, Patience, read_whole};
 
 /// Most bytes of a text; a larger one is left out, since half of it might be no page.
-const MOST: u64 = 256 << 10;
+pub const MOST_TEXT: u64 = 256 << 10;
 
-/// The first of `names` that the folder has, as HTML; `None` where it has none.
-pub fn first_of(names: &[String], root: &Root, relative: &[u8]) -> Option<Vec<u8>> {
-    names.iter().find_map(|name| {
-        let opened = root.open_file(&beneath(relative, name.as_bytes()), Patience::Wait).ok()?;
-        if opened.meta.kind != FileKind::Regular || opened.meta.len > MOST {
-            return None;
-        }
-        let bytes = read_whole(opened.fd.as_fd(), opened.meta.len as usize, Patience::Wait).ok()?;
-        Some(render(name, bytes))
-    })
+/// Where a text stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Above the entries.
+    Header,
+    /// Below the entries.
+    Readme,
 }
 
-fn render(name: &str, bytes: Vec<u8>) -> Vec<u8> {
-    let extension = extension(name.as_bytes()).unwrap_or_default().to_ascii_lowercase();
+/// A file that is shown on a listing.
+#[derive(Debug)]
+pub struct Text {
+    /// Where.
+    pub place: Place,
+    /// Its path below the root, whose extension says what it is.
+    pub relative: Vec<u8>,
+    /// The file.
+    pub file: Opened,
+}
+
+/// The text for a place, as HTML; `None` where there is none.
+pub fn html(texts: &[Text], place: Place) -> Option<Vec<u8>> {
+    let Text { relative, file, .. } = texts.iter().find(|text| text.place == place)?;
+    let bytes = read_whole(file.fd.as_fd(), file.meta.len as usize, Patience::Wait).ok()?;
+    Some(render(relative, bytes))
+}
+
+fn render(path: &[u8], bytes: Vec<u8>) -> Vec<u8> {
+    let extension = extension(path).unwrap_or_default().to_ascii_lowercase();
     if matches!(&*extension, "html" | "htm") {
         return bytes;
     }
@@ -36,7 +50,7 @@ fn render(name: &str, bytes: Vec<u8>) -> Vec<u8> {
     if matches!(&*extension, "md" | "markdown") {
         // A text of nothing but nesting grows to many times its size: it is shown as it was written.
         let html = markdown(&text);
-        if html.len() as u64 <= 4 * MOST {
+        if html.len() as u64 <= 4 * MOST_TEXT {
             return html.into_bytes();
         }
     }
@@ -101,7 +115,7 @@ mod tests {
 
     #[test]
     fn nesting_does_not_grow_without_bound() {
-        let html = render("README.md", vec![b'>'; MOST as usize]);
+        let html = render(b"README.md", vec![b'>'; MOST_TEXT as usize]);
         assert!(html.starts_with(b"<pre>&gt;&gt;"));
     }
 
@@ -124,7 +138,7 @@ mod tests {
             ),
         ];
         for (name, text, expected) in cases {
-            let html = render(name, text.as_bytes().to_vec());
+            let html = render(name.as_bytes(), text.as_bytes().to_vec());
             assert_eq!(String::from_utf8(html).unwrap(), expected, "{name} {text}");
         }
     }

@@ -17,6 +17,9 @@ mod render;
 mod scan;
 mod text;
 
+pub use insert::{MOST_TEXT, Place, Text};
+pub use scan::beneath;
+
 use query::{Format, View};
 use render::{Document, Rows};
 use scan::{MOST_ENTRIES, ScanError, Wanted};
@@ -27,7 +30,6 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use tidegate_config::settings;
 use tidegate_core::response::{Author, Body, Head, Response};
 use tidegate_core::{Exchange, Reply};
 use tidegate_core::{answer, log};
@@ -69,6 +71,11 @@ impl Request {
         }
     }
 
+    /// Whether the answer has a place for texts of the folder.
+    pub fn shows_texts(&self) -> bool {
+        self.format(&View::of(self.query.as_deref())) == Format::Html
+    }
+
     fn format(&self, view: &View) -> Format {
         let offered = ["text/html", "application/json"];
         view.format.unwrap_or_else(|| match accept::prefers(self.accept.as_deref(), &offered) {
@@ -79,18 +86,20 @@ impl Request {
     }
 }
 
-/// Lists `folder`, which lies at `relative` beneath `root` and is open for reading. 403 where it may not be
-/// read after all, 503 where too much is being read already.
+/// Lists `folder`, which lies at `relative` beneath `root` and is open for reading, with `texts`, which the client may
+/// have, the first for each place. 403 where it may not be read after all, 503 where too much is being read already.
 pub fn list(
     root: Arc<Root>,
     relative: Vec<u8>,
     folder: FileFd,
-    settings: &Arc<settings::Listing>,
+    texts: Vec<Text>,
+    page_size: u32,
     request: Request,
 ) -> Reply {
-    let settings = settings.clone();
     let place = root.path().join(OsStr::from_bytes(&relative));
-    match blocking::run_in(root.queue_key(), move || make(&root, &relative, &folder, &settings, &request)) {
+    match blocking::run_in(root.queue_key(), move || {
+        make(&root, &relative, &folder, &texts, page_size, &request)
+    }) {
         Ok(pending) => Reply::Later(Box::pin(async move { respond(pending.await, &place) })),
         Err(blocking::Overloaded) => Reply::Ready(busy()),
     }
@@ -106,23 +115,15 @@ fn make(
     root: &Root,
     relative: &[u8],
     folder: &FileFd,
-    settings: &settings::Listing,
+    texts: &[Text],
+    page_size: u32,
     request: &Request,
 ) -> Result<Made, ScanError> {
     let view = View::of(request.query.as_deref());
     let format = request.format(&view);
-    let wanted = Wanted {
-        view,
-        page_size: settings.page,
-        shows_hidden: request.shows_hidden,
-        most_entries: MOST_ENTRIES,
-    };
+    let wanted = Wanted { view, page_size, shows_hidden: request.shows_hidden, most_entries: MOST_ENTRIES };
     let listing = scan::scan(root, relative, folder.as_fd(), &wanted)?;
-    let text = |names: &[String]| match format {
-        Format::Html => insert::first_of(names, root, relative),
-        Format::Json => None,
-    };
-    let (header, readme) = (text(&settings.header), text(&settings.readme));
+    let (header, readme) = (insert::html(texts, Place::Header), insert::html(texts, Place::Readme));
     let document = Document { listing, path: request.path.clone(), view, format, header, readme };
     if document.listing.entries().len() > WHOLE {
         return Ok(Made::Large(Box::new(document)));

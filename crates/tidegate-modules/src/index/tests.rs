@@ -5,7 +5,7 @@
 use super::query::{Format, Order, Sort, View};
 use super::render::{Document, Rows};
 use super::scan::{Kind, Listing, ListingEntry, Wanted, scan};
-use super::{Request, html, json};
+use super::{Place, Request, Text, html, json};
 use proptest::prelude::*;
 use std::ffi::OsStr;
 use std::fs;
@@ -396,14 +396,14 @@ fn whole_pages_have_a_tag_and_large_ones_stream() {
     fs::write(folder.at(b"HEADER.html"), "<b>above</b>").unwrap();
     fs::write(folder.at(b"README.md"), "*below*").unwrap();
     let root = Root::open(&folder.0.join("root")).unwrap();
-    let settings = |page| tidegate_config::settings::Listing {
-        header: vec!["HEADER.html".into()],
-        readme: vec!["README".into(), "README.md".into()],
-        page,
-    };
-    let run = |page, request: &Request| {
-        let opened = root.open_file(b"at", Patience::Wait).unwrap();
-        make(&root, b"at", &opened.fd, &settings(page), request)
+    let run = |page_size, request: &Request| {
+        let open = |path: &[u8]| root.open_file(path, Patience::Wait).unwrap();
+        let text = |place, path: &[u8]| Text { place, relative: path.to_vec(), file: open(path) };
+        let texts = match request.shows_texts() {
+            true => vec![text(Place::Header, b"at/HEADER.html"), text(Place::Readme, b"at/README.md")],
+            false => Vec::new(),
+        };
+        make(&root, b"at", &open(b"at").fd, &texts, page_size, request)
     };
     let mut request = Request { path: b"/at/".to_vec(), ..Request::default() };
     assert!(matches!(run(201, &request), Ok(Made::Large(_))));
@@ -455,9 +455,8 @@ fn a_listing_comes_from_the_pool() {
     folder.file(b"one.txt", 1, 1);
     let root = Arc::new(Root::open(&folder.0.join("root")).unwrap());
     let opened = root.open_file(b"at", Patience::Wait).unwrap();
-    let settings = tidegate_config::settings::Listing { header: vec![], readme: vec![], page: 10 };
     let request = Request { path: b"/at/".to_vec(), ..Request::default() };
-    let reply = super::list(root, b"at".to_vec(), opened.fd, &Arc::new(settings), request);
+    let reply = super::list(root, b"at".to_vec(), opened.fd, Vec::new(), 10, request);
     let Reply::Later(future) = reply else { panic!("an empty queue takes a job") };
     let response = tidegate_testkit::block_on(future);
     let Body::Bytes(bytes) = response.body else { panic!("a small page is made whole") };

@@ -256,28 +256,25 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     for why in &denied {
         let _ = writeln!(out, "not known: {why}; what it decides is as if nothing stood there");
     }
-    if let Some(why) = notes.unanswered() {
-        let _ = writeln!(out, "answer: none: {why}");
-    } else {
-        let (known, status) = (notes.known(&response), response.status);
-        let said = match known {
-            Known::All => format!("{} {}", status.0, status.reason()),
-            Known::Status => format!(
-                "{} {}, with the page that the application makes; as it is where that fails",
-                status.0,
-                status.reason()
-            ),
-            Known::Nothing => "what the application says".to_owned(),
-        };
-        let _ = match notes.undecided() {
-            None => writeln!(out, "answer: {said}"),
-            // No status that the server may not give.
-            Some(gate) => writeln!(out, "answer: what {gate} says; only if that lets the request in, {said}"),
-        };
-        let lines = response.head.lines();
-        for (name, value) in lines.iter().take_while(|_| known == Known::All) {
-            let _ = writeln!(out, "  {name}: {}", String::from_utf8_lossy(value));
-        }
+    let (known, status) = (notes.known(&response), response.status);
+    let said = match (notes.unanswered(), known) {
+        (Some(why), _) => format!("none: {why}"),
+        (None, Known::All) => format!("{} {}", status.0, status.reason()),
+        (None, Known::Status) => format!(
+            "{} {}, with the page that the application makes; as it is where that fails",
+            status.0,
+            status.reason()
+        ),
+        (None, Known::Nothing) => "what the application says".to_owned(),
+    };
+    let _ = match notes.undecided() {
+        None => writeln!(out, "answer: {said}"),
+        // No status that the server may not give.
+        Some(gate) => writeln!(out, "answer: what {gate} says; only if that lets the request in, {said}"),
+    };
+    let has_fields = known == Known::All && notes.unanswered().is_none();
+    for (name, value) in response.head.lines().iter().take_while(|_| has_fields) {
+        let _ = writeln!(out, "  {name}: {}", String::from_utf8_lossy(value));
     }
     print(&out)?;
     Ok(if notes.is_malformed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
