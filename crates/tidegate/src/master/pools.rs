@@ -110,6 +110,8 @@ impl Pools {
         let mut subscribers = lock(&self.subscribers);
         subscribers.updates.retain(|name, _| is_there(name));
         subscribers.past.retain(|name, _| is_there(name));
+        // Should it come again, what is in use of it still counts.
+        subscribers.divisions.retain(|name, division| is_there(name) || division.is_used());
         drop(subscribers);
         self.supervisor.adopt(&settings.pools);
     }

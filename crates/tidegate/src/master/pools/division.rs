@@ -130,6 +130,11 @@ impl Division {
         *share = Share { told, known, is_draining, has_let_go: true, ..Share::default() };
     }
 
+    /// Whether any server process may have something in use.
+    pub fn is_used(&self) -> bool {
+        self.shares.values().any(|share| !share.members.is_empty())
+    }
+
     /// Divides these places anew; the server processes for which something has changed.
     pub fn divide(&mut self, members: &[PoolMember]) -> Vec<u64> {
         let before: Vec<BTreeMap<PoolAddress, usize>> = self.shares.values().map(told_places).collect();

@@ -545,6 +545,20 @@ fn a_hung_process_is_told_and_then_killed() {
     assert_eq!((world.killed.clone(), world.alive.len()), (vec![1], 2));
 }
 
+/// Nobody knows which of them it was.
+#[test]
+fn of_processes_that_share_a_socket_none_is_ended_for_one_that_hangs() {
+    let mut world = World::new(Rules { is_shared: true, ..rules(2, 2) }, Program::Good);
+    world.pass(5 * SECOND);
+    let usage = [Usage { slot: 0, in_use: 0, requests: 9, answered: 8, hung: 1 }];
+    for _ in 0..3 {
+        let sequence = world.told.0;
+        world.run(|machine, now, out| machine.demand(sequence, &Demand::default(), &usage, now, out));
+        world.pass(5 * SECOND);
+    }
+    assert_eq!((world.told.1.clone(), world.alive.len(), world.machine.restarts()), (vec![0, 1], 2, 0));
+}
+
 #[test]
 fn requests_that_never_end_hold_up_the_end_only_so_long() {
     let mut world = World::new(rules(1, 1), Program::Stubborn);
