@@ -1,7 +1,7 @@
 //! One connection to a backend, with TLS or without. It is registered with the poller once, for as long as it
 //! lives, and owns no buffer: an idle one costs its descriptor and little else.
 
-use crate::disown::{Disowning, recv_owned};
+use crate::end_mark::{EndMark, recv_marked};
 use crate::peer::{Opened, Peer};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags};
@@ -41,7 +41,7 @@ fn or_end(received: io::Result<usize>, fd: BorrowedFd<'_>) -> io::Result<usize> 
 /// An open connection.
 pub struct Connection {
     watched: Watched,
-    disowning: Cell<Disowning>,
+    end_mark: Cell<EndMark>,
     tls: Option<Box<RefCell<ClientSession>>>,
     /// How long it took to connect.
     connect_time: Duration,
@@ -72,7 +72,7 @@ impl Connection {
         let tls = session.map(|session| Box::new(RefCell::new(session)));
         Ok(Connection {
             watched,
-            disowning: Cell::new(Disowning::Ignored),
+            end_mark: Cell::new(EndMark::Unused),
             tls,
             connect_time,
             exchanges: 0,
@@ -96,10 +96,10 @@ impl Connection {
         self.exchanges > 0
     }
 
-    /// What the peer has disowned ([`disown`](crate::disown)) is an error behind all that it has sent: for one exchange, on a unix
-    /// socket.
-    pub fn heed_disowning(&mut self) {
-        self.disowning.set(Disowning::Heeded);
+    /// The peer marks the end of what it sends ([`mark_end`](crate::mark_end)), and the end of the connection without that is an
+    /// error: for one exchange, on a unix socket.
+    pub fn expect_end_mark(&mut self) {
+        self.end_mark.set(EndMark::Awaited);
     }
 
     pub(crate) fn count_exchange(&mut self) {
@@ -123,7 +123,7 @@ impl Connection {
     /// Nobody uses it for now.
     #[inline]
     pub(crate) fn park(self) -> ParkedConnection {
-        let Connection { watched, disowning: _, tls, connect_time, exchanges, _opened } = self;
+        let Connection { watched, end_mark: _, tls, connect_time, exchanges, _opened } = self;
         ParkedConnection { parked: watched.park(), tls, connect_time, exchanges, _opened }
     }
 
@@ -161,29 +161,27 @@ impl Connection {
             return self.poll_open(cx, &mut session.borrow_mut(), buffer);
         }
         let room = buffer.len();
-        let received = self.watched.poll_read(cx, |fd| {
-            let received = match self.disowning.get() {
-                Disowning::Ignored => {
-                    let received = rustix::net::recv(fd, &mut *buffer, RecvFlags::empty());
-                    received.map(|(count, _)| count).map_err(io::Error::from)
-                }
-                Disowning::Heeded | Disowning::Said => recv_owned(fd, buffer, &self.disowning),
-            };
-            or_end(received, fd)
+        let received = self.watched.poll_read(cx, |fd| match self.end_mark.get() {
+            EndMark::Unused => {
+                let received = rustix::net::recv(fd, &mut *buffer, RecvFlags::empty());
+                or_end(received.map(|(count, _)| count).map_err(io::Error::from), fd)
+            }
+            EndMark::Awaited | EndMark::Received => recv_marked(fd, buffer, &self.end_mark),
         });
         if let Poll::Ready(Ok(count)) = received
             && count > 0
             && count < room
+            && self.end_mark.get() != EndMark::Received
         {
             self.watched.drained();
         }
         received
     }
 
-    /// Whether its bytes are those of the protocol above.
+    /// Whether all of its bytes are those of the protocol above.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.tls.is_none()
+        self.tls.is_none() && self.end_mark.get() == EndMark::Unused
     }
 
     /// Receives into a pipe that is empty, `most` bytes at most; 0 is the end. For a connection that is plain.
@@ -297,7 +295,7 @@ impl ParkedConnection {
         watched.assume_writable(); // nothing is on its way
         Ok(Connection {
             watched,
-            disowning: Cell::new(Disowning::Ignored),
+            end_mark: Cell::new(EndMark::Unused),
             tls,
             connect_time,
             exchanges,

@@ -5,13 +5,13 @@
 //! and receives. `http1` reads answers. Nothing here knows a route or a setting.
 
 mod connection;
-mod disown;
+mod end_mark;
 pub mod http1;
 pub mod http2;
 mod peer;
 mod pool;
 
 pub use connection::{Connection, PeerTls};
-pub use disown::disown;
+pub use end_mark::mark_end;
 pub use peer::{Peer, Peers, Starving};
 pub use pool::{Pool, PoolLimits};

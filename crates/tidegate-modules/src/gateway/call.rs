@@ -553,7 +553,7 @@ impl Exchange {
         began: u64,
     ) -> Exchange {
         if matches!(call.dialect, Dialect::Cgi) {
-            connection.heed_disowning();
+            connection.expect_end_mark();
         }
         if let Some(pick) = &pick {
             pick.connected(began);

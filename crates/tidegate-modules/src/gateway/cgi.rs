@@ -10,8 +10,9 @@
 //! run for as long as it may, the script's whole process group is killed. When a script has ended, so does all that it has
 //! left running, also what has made itself a daemon: the stub is a subreaper (`supervise/descendants.rs`).
 //!
-//! An answer ends where its script does. Of a script that was killed, by the stub or by a signal, the stub says so on the same
-//! connection, behind what has been written ([`disown`]), so that nobody takes the beginning for all of it.
+//! An answer ends where its script does. When a script has ended by itself the stub says so on the same connection, behind
+//! what has been written ([`mark_end`]). Without that the answer is broken off: the script was killed, by the stub or by
+//! somebody else's signal, or the stub was.
 
 use super::script_fault::fault_of;
 use super::supervise::descendants;
@@ -27,7 +28,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
-use tidegate_client::disown;
+use tidegate_client::mark_end;
 use tidegate_http::Status;
 use tidegate_io::spawn::{Program, Spawner, Started};
 use tidegate_wire::scgi;
@@ -39,7 +40,7 @@ const DIGITS: usize = 8;
 /// Bytes that are kept from one request to the next.
 const KEPT: usize = 64 << 10;
 
-/// Answers that wait to be disowned; the one beyond makes all others wait.
+/// Answers whose end waits to be marked; the one beyond makes all others wait.
 const UNTOLD_MAX: usize = 64;
 /// Before it is tried again where the system has no memory for it.
 const UNTOLD_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -84,7 +85,7 @@ struct Endings {
     expiration: Duration,
     /// What scripts have left and cannot be ended.
     left: descendants::Left,
-    /// Answers to be disowned when there is room behind what has been written of them.
+    /// Answers whose end is to be marked when there is room behind what has been written of them.
     untold: Vec<UnixStream>,
 }
 
@@ -185,6 +186,7 @@ impl Stub {
                 let answer =
                     format!("Status: {status}\r\nContent-Type: text/plain\r\n\r\n{}\n", &status[4..]);
                 let _ = send(&connection, answer.as_bytes(), SendFlags::NOSIGNAL);
+                self.endings.mark(connection);
                 Err(why)
             }
         }
@@ -193,7 +195,7 @@ impl Stub {
 }
 
 impl Endings {
-    /// Disowns what could not be disowned at once, until somebody asks for a script.
+    /// Marks the ends that could not be marked at once, until somebody asks for a script.
     fn tell_until_asked(&mut self, listener: &OwnedFd) -> io::Result<()> {
         let mut is_short = false;
         while !self.untold.is_empty() {
@@ -211,7 +213,7 @@ impl Endings {
             }
             let is_asked = fds.get(room).is_some_and(|listener| !listener.revents().is_empty());
             let before = self.untold.len();
-            self.untold.retain(|answer| !disown(answer));
+            self.untold.retain(|answer| !mark_end(answer));
             is_short = self.untold.len() == before;
             if is_asked {
                 break;
@@ -220,17 +222,24 @@ impl Endings {
         Ok(())
     }
 
-    /// What comes of a script, once it has ended: the rest of its answer, or the word that there is none.
+    /// Waits for the end of a script, and says how it was.
     fn watch(&mut self, script: &Started, connection: UnixStream) -> Result<(), String> {
         let (outcome, is_whole) = watch(script, &connection, self.expiration);
-        if !is_whole && !disown(&connection) {
-            self.untold.push(connection);
+        if is_whole {
+            self.mark(connection);
         } else {
-            // What it has left running does not hold up the answer, and ends with the request.
+            // What it has left running does not hold up the end.
             let _ = shutdown(&connection, Shutdown::Write);
         }
         self.left.end_all(LEFT_PATIENCE);
         outcome
+    }
+
+    /// The answer is whole.
+    fn mark(&mut self, answer: UnixStream) {
+        if !mark_end(&answer) {
+            self.untold.push(answer);
+        }
     }
 }
 
@@ -333,7 +342,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
-    fn an_answer_without_room_is_disowned_once_there_is_some_while_others_ask() {
+    fn the_end_of_an_answer_is_marked_once_there_is_room_while_others_ask() {
         let folder = std::env::temp_dir().join(format!("tidegate-untold-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("stub.sock");
@@ -344,7 +353,7 @@ mod tests {
         while let Ok(count) = answer.write(&[b'x'; 4096]) {
             written += count;
         }
-        assert!(!disown(&answer));
+        assert!(!mark_end(&answer));
         let left = descendants::Left::default();
         let mut endings = Endings { expiration: Duration::ZERO, left, untold: vec![answer] };
         let listener = OwnedFd::from(listener);
@@ -362,6 +371,6 @@ mod tests {
         assert_eq!(telling.join().unwrap().unwrap(), 0);
         let mut sign = Vec::new();
         reader.read_to_end(&mut sign).unwrap();
-        assert_eq!(sign, b"!");
+        assert_eq!(sign, b".");
     }
 }

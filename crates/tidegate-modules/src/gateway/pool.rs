@@ -4,7 +4,10 @@
 use super::places::{Place, PlaceLimits, Places, Refused};
 use super::pool_messages::{MemberDemand, PoolAddress, PoolDemand, PoolMember, PoolPhase, PoolUpdate};
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -23,12 +26,15 @@ pub struct Pool {
     name: String,
     peers: Arc<Peers>,
     places: Arc<Places>,
+    on_pressure: Option<OnPressure>,
     state: RwLock<State>,
 }
 
 struct State {
     phase: PoolPhase,
     sequence: u64,
+    division: u64,
+    ends_hung: bool,
     members: Vec<Arc<Member>>,
     /// Left out of the last update, with requests under way.
     leaving: Vec<Arc<Member>>,
@@ -39,12 +45,15 @@ struct State {
 struct Member {
     named: PoolAddress,
     address: Address,
+    /// Requests that it may have at once; 0 where it gets no further ones. Both this and `in_use` are read right after the
+    /// other was written, by those who lower one and those who lower the other: hence `SeqCst`.
     places: AtomicUsize,
     in_use: AtomicUsize,
     requests: AtomicU64,
     answered: AtomicU64,
     hung: AtomicU64,
-    is_leaving: AtomicBool,
+    /// It is ended: it gets no further requests, whatever its places.
+    is_hung: AtomicBool,
     attendance: Mutex<Attendance>,
 }
 
@@ -67,7 +76,7 @@ impl Member {
             requests: AtomicU64::new(0),
             answered: AtomicU64::new(0),
             hung: AtomicU64::new(0),
-            is_leaving: AtomicBool::new(false),
+            is_hung: AtomicBool::new(false),
             attendance: Mutex::default(),
         })
     }
@@ -82,15 +91,32 @@ impl Member {
         wakers.into_values().for_each(Waker::wake);
     }
 
-    /// Share of its places in use, in units of 2^-16: what balancing compares.
-    fn load(&self) -> usize {
-        (self.in_use.load(Relaxed) << 16) / self.places.load(Relaxed).max(1)
+    /// Requests that it may have at once.
+    fn offered(&self) -> usize {
+        if self.is_hung.load(SeqCst) { 0 } else { self.places.load(SeqCst) }
+    }
+
+    /// Places that count: those that it has, or those that are still in use where it has fewer now.
+    fn counted(&self) -> usize {
+        self.offered().max(self.in_use.load(SeqCst))
+    }
+
+    /// Share of its places in use, in units of 2^-16: what balancing compares. `None` when it has none left.
+    fn load(&self) -> Option<usize> {
+        let (in_use, places) = (self.in_use.load(SeqCst), self.offered());
+        (in_use < places).then(|| (in_use << 16) / places)
+    }
+
+    /// Takes one of its places, where there is one.
+    fn try_take(&self) -> bool {
+        let one_more = |in_use| (in_use < self.offered()).then_some(in_use + 1);
+        self.in_use.fetch_update(SeqCst, SeqCst, one_more).is_ok()
     }
 
     fn demand(&self) -> MemberDemand {
         MemberDemand {
             address: self.named.clone(),
-            in_use: self.in_use.load(Relaxed),
+            in_use: self.in_use.load(SeqCst),
             requests: self.requests.load(Relaxed),
             answered: self.answered.load(Relaxed),
             hung: self.hung.load(Relaxed),
@@ -99,12 +125,25 @@ impl Member {
 }
 
 impl State {
-    /// Requests at once: those that leave keep what they have until it ends, so that nobody else loses by
-    /// it.
+    /// Requests at once: those of which places are taken back keep what they have until it ends, so that nobody else loses
+    /// by it.
     fn places(&self) -> usize {
-        let present = self.members.iter().map(|member| member.places.load(Relaxed));
-        let leaving = self.leaving.iter().map(|member| member.in_use.load(Relaxed));
-        present.chain(leaving).sum()
+        self.members.iter().chain(&self.leaving).map(|member| member.counted()).sum()
+    }
+
+    /// Takes a place of the member with the smallest share in use; of one of `left` where there is no other.
+    fn take(&self, left: &[Address]) -> Option<Arc<Member>> {
+        loop {
+            let rank = |member: &Arc<Member>| Some((left.contains(&member.address), member.load()?));
+            let (_, member) = self
+                .members
+                .iter()
+                .filter_map(|member| Some((rank(member)?, member)))
+                .min_by_key(|(rank, _)| *rank)?;
+            if member.try_take() {
+                return Some(member.clone());
+            }
+        }
     }
 }
 
@@ -120,11 +159,19 @@ impl Pool {
         let state = RwLock::new(State {
             phase,
             sequence: 0,
+            division: 0,
+            ends_hung: false,
             members: Vec::new(),
             leaving: Vec::new(),
             departed: VecDeque::new(),
         });
-        Arc::new(Pool { name: name.to_owned(), peers: peers.clone(), places, state })
+        Arc::new(Pool {
+            name: name.to_owned(),
+            peers: peers.clone(),
+            places,
+            on_pressure: on_pressure.cloned(),
+            state,
+        })
     }
 
     /// Its name in the settings.
@@ -155,13 +202,14 @@ impl Pool {
     pub async fn take(self: &Arc<Self>, site: u64, left: &[Address]) -> Result<Lease, Refused> {
         loop {
             let place = self.places.take(site).await?;
-            let state = self.read();
-            // None is left when the last one went away after the place was given: wait for the next.
-            let rank = |member: &&Arc<Member>| (left.contains(&member.address), member.load());
-            let Some(member) = state.members.iter().min_by_key(rank) else { continue };
-            member.in_use.fetch_add(1, Relaxed);
+            let taken = self.read().take(left);
+            let Some(member) = taken else {
+                // The last one went away, or its places, after this one was given: wait for the next.
+                self.recount();
+                continue;
+            };
             member.requests.fetch_add(1, Relaxed);
-            return Ok(Lease { pool: self.clone(), member: member.clone(), _place: place });
+            return Ok(Lease { pool: self.clone(), member, _place: place });
         }
     }
 
@@ -175,11 +223,15 @@ impl Pool {
 
     pub(super) fn demand(&self) -> PoolDemand {
         let state = self.read();
+        let present = state.members.iter().map(|member| member.demand());
+        // Their processes are ended as it is, and a successor at the same address has nothing to do with that.
+        let leaving = state.leaving.iter().map(|member| MemberDemand { hung: 0, ..member.demand() });
         PoolDemand {
             name: self.name.clone(),
             sequence: state.sequence,
+            division: state.division,
             demand: self.places.demand(),
-            members: state.members.iter().chain(&state.leaving).map(|member| member.demand()).collect(),
+            members: present.chain(leaving).collect(),
         }
     }
 
@@ -187,6 +239,8 @@ impl Pool {
         let mut state = self.write();
         state.phase = update.phase;
         state.sequence = update.sequence;
+        state.division = update.division;
+        state.ends_hung = update.ends_hung;
         let mut known = std::mem::take(&mut state.members);
         for PoolMember { address, places } in update.members {
             let member = match known.iter().position(|member| member.named == address) {
@@ -194,11 +248,11 @@ impl Pool {
                 None => Member::new(address),
             };
             state.departed.retain(|(departed, _)| *departed != member.named);
-            member.places.store(places, Relaxed);
+            member.places.store(places, SeqCst);
             state.members.push(member);
         }
         for member in known {
-            member.is_leaving.store(true, Relaxed);
+            member.places.store(0, SeqCst);
             // Idle connections that workers keep to it hold up its end.
             let starving = Starving::here(&self.peers.peer(&member.address));
             state.departed.push_back((member.named.clone(), starving));
@@ -207,7 +261,7 @@ impl Pool {
         while state.departed.len() > DEPARTED {
             state.departed.pop_front();
         }
-        state.leaving.retain(|member| member.in_use.load(Relaxed) > 0);
+        state.leaving.retain(|member| member.in_use.load(SeqCst) > 0);
         let limits = PlaceLimits {
             places: state.places(),
             queue_length: update.queue_length,
@@ -220,13 +274,23 @@ impl Pool {
         for member in state.leaving.iter().filter(|member| update.unattended.contains(&member.named)) {
             member.abandon();
         }
+        drop(state);
+        // Others wait for the places that were taken back.
+        self.press();
     }
 
-    /// A member that leaves has ended a request.
-    fn forget(&self) {
+    /// Of a member places are taken back, and it has ended a request, or it may not end one.
+    fn recount(&self) {
         let mut state = self.write();
-        state.leaving.retain(|member| member.in_use.load(Relaxed) > 0);
+        state.leaving.retain(|member| member.in_use.load(SeqCst) > 0);
         self.places.set_places(state.places());
+    }
+
+    /// Has the supervisor be told how things are.
+    fn press(&self) {
+        if let Some(call) = &self.on_pressure {
+            call();
+        }
     }
 }
 
@@ -265,17 +329,22 @@ impl Lease {
         Attended { member: self.member.clone(), watch: attendance.watches }
     }
 
-    /// Ends the lease of a request that got no answer until its deadline: the supervisor ends the process.
+    /// Ends the lease of a request that got no answer until its deadline: where the supervisor ends the process for that, it
+    /// gets no further requests.
     pub fn hung(self) {
+        if self.pool.read().ends_hung {
+            self.member.is_hung.store(true, SeqCst);
+        }
         self.member.hung.fetch_add(1, Relaxed);
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.member.in_use.fetch_sub(1, Relaxed);
-        if self.member.is_leaving.load(Relaxed) {
-            self.pool.forget();
+        let in_use = self.member.in_use.fetch_sub(1, SeqCst);
+        if in_use > self.member.offered() {
+            self.pool.recount();
+            self.pool.press();
         }
     }
 }

@@ -160,6 +160,8 @@ mod tests {
         PoolUpdate {
             name: "app".into(),
             sequence: 1,
+            division: 0,
+            ends_hung: true,
             members: ports.iter().map(|port| PoolMember { address: address(port), places }).collect(),
             unattended: Vec::new(),
             queue_length: 0,
@@ -237,6 +239,44 @@ mod tests {
         assert_eq!(directory.demands()[0].members.len(), 2);
         drop(two);
         assert!(take(&pool).is_ok());
+    }
+
+    #[test]
+    fn places_that_are_taken_back_are_not_used_again() {
+        let directory = PoolDirectory::default();
+        let pool = directory.pool("app");
+        directory.apply(update(1, &[1, 2]));
+        let first = take(&pool).expect("a place");
+        let mut divided = PoolUpdate { division: 1, ..update(1, &[1, 2]) };
+        for member in &mut divided.members {
+            member.places = usize::from(Address::from(member.address.clone()) != *first.address());
+        }
+        directory.apply(divided);
+        let second = take(&pool).expect("the other keeps its place");
+        assert_ne!(first.address(), second.address());
+        drop(first);
+        assert!(take(&pool).is_err(), "another server process may have it by now");
+        let demand = &directory.demands()[0];
+        assert_eq!((demand.division, demand.demand.in_use), (1, 1));
+        drop(second);
+        assert!(take(&pool).is_ok());
+    }
+
+    #[test]
+    fn who_has_not_answered_gets_no_further_request_where_it_is_ended() {
+        for ends_hung in [true, false] {
+            let directory = PoolDirectory::default();
+            let pool = directory.pool("app");
+            directory.apply(PoolUpdate { ends_hung, ..update(2, &[1]) });
+            let (one, _other) = (take(&pool).expect("a place"), take(&pool).expect("a place"));
+            one.hung();
+            assert_eq!(take(&pool).is_ok(), !ends_hung);
+            // What serves there when it has gone is another.
+            directory.apply(PoolUpdate { sequence: 2, ..update(2, &[]) });
+            directory.apply(PoolUpdate { sequence: 3, ends_hung, ..update(2, &[1]) });
+            assert!(take(&pool).is_ok());
+            assert!(directory.demands()[0].members.iter().all(|member| member.hung == 0));
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidegate_io::connect::Address;
 
 /// Where a pool, or one process of it, listens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PoolAddress {
     /// An address and a port.
     Tcp(SocketAddr),
@@ -76,7 +76,7 @@ impl PoolPhase {
 pub struct PoolMember {
     /// Where it listens; no two members of a pool have the same.
     pub address: PoolAddress,
-    /// Requests that it takes at once.
+    /// Requests that it takes at once: of all server processes, and in what one of them is told of this one.
     pub places: usize,
 }
 
@@ -87,8 +87,12 @@ pub struct PoolUpdate {
     pub name: String,
     /// Rises with each update; demands say which one they know.
     pub sequence: u64,
+    /// Rises with each division of the places among server processes that this one is told of, and goes back with its demands.
+    pub division: u64,
     /// Those that take requests now. One that is left out gets no further ones and ends those it has.
     pub members: Vec<PoolMember>,
+    /// A member that has left a request without an answer until its deadline is ended: it gets no further ones.
+    pub ends_hung: bool,
     /// Sockets of its own that no process accepts connections on: what waits in their backlogs is dropped before another
     /// process gets them.
     pub unattended: Vec<PoolAddress>,
@@ -109,6 +113,8 @@ pub struct PoolDemand {
     pub name: String,
     /// The last update taken in.
     pub sequence: u64,
+    /// The last division of the places taken in.
+    pub division: u64,
     /// What is wanted.
     pub demand: Demand,
     /// Each member, and each that was left out and still has requests.

@@ -1,12 +1,15 @@
 //! The pools of the server: the supervisor beside the master's thread, and its link to the directory of every server
 //! process.
 //!
-//! What the supervisor says goes to all of them, with the places of a pool divided among them; what they want
-//! is added up before the supervisor hears it.
+//! What the supervisor says goes to all of them, with the places of a pool divided among them ([`division`]); what they want
+//! is added up before the supervisor hears it, and moves places from one to the other.
+
+mod division;
 
 use crate::descriptors;
 use crate::link::{Link, ToServer};
 use anyhow::{Context, Result};
+use division::Division;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_config::Settings;
@@ -25,6 +28,8 @@ pub struct Pools {
 struct Subscribers {
     /// What was said of each pool last: a process that starts hears it as well.
     updates: BTreeMap<String, PoolUpdate>,
+    /// How the places of each are divided.
+    divisions: BTreeMap<String, Division>,
     servers: Vec<Listener>,
     /// Of each pool, what server processes have counted that have ended: a count never falls.
     past: BTreeMap<String, Demand>,
@@ -50,19 +55,36 @@ struct Listener {
 }
 
 impl Listener {
-    /// Takes in what it wants of all pools. Of those that it no longer names it has let go: it takes nothing there, whatever it
-    /// has been told last.
-    fn hear(&mut self, demands: Vec<PoolDemand>) {
+    /// Takes in what it wants of all pools, and names those of which it says something new. Of those that it no longer names it
+    /// has let go: it takes nothing there, whatever it has been told last.
+    fn hear(&mut self, demands: Vec<PoolDemand>) -> Vec<String> {
+        let mut news = Vec::new();
         for (name, known) in &mut self.demands {
-            if !demands.iter().any(|demand| demand.name == *name) {
+            if known.sequence < u64::MAX && !demands.iter().any(|demand| demand.name == *name) {
                 known.sequence = u64::MAX;
                 known.members.clear();
                 known.demand = known.demand.counts();
+                news.push(name.clone());
             }
         }
         for demand in demands {
-            self.demands.insert(demand.name.clone(), demand);
+            if self.demands.get(&demand.name) != Some(&demand) {
+                news.push(demand.name.clone());
+                self.demands.insert(demand.name.clone(), demand);
+            }
         }
+        news
+    }
+
+    /// Tells it how a pool is, with its own places.
+    fn tell(&self, update: &PoolUpdate, division: &Division) {
+        let mut own = update.clone();
+        let (number, places) = division.of(self.served.id);
+        own.division = number;
+        for member in &mut own.members {
+            member.places = places(&member.address);
+        }
+        self.served.link.order(&ToServer::Pool(own), Vec::new());
     }
 }
 
@@ -73,9 +95,7 @@ impl Pools {
         let subscribers = Arc::new(Mutex::new(Subscribers::default()));
         let told = subscribers.clone();
         let publish = Box::new(move |update: PoolUpdate| {
-            let mut subscribers = lock(&told);
-            subscribers.updates.insert(update.name.clone(), update.clone());
-            subscribers.tell_all(&update);
+            lock(&told).publish(update);
         });
         let ends = Ends { publish, demands: None, clients: Clients::of(clients) };
         let supervisor = Supervisor::start(ends).context("cannot start the supervisor of pools")?;
@@ -90,6 +110,8 @@ impl Pools {
         let mut subscribers = lock(&self.subscribers);
         subscribers.updates.retain(|name, _| is_there(name));
         subscribers.past.retain(|name, _| is_there(name));
+        // Should it come again, what is in use of it still counts.
+        subscribers.divisions.retain(|name, division| is_there(name) || division.is_used());
         drop(subscribers);
         self.supervisor.adopt(&settings.pools);
     }
@@ -115,22 +137,13 @@ impl Pools {
             self.supervisor.set_clients(users);
         }
         self.supervisor.set_servers(servers.iter().map(|served| served.pid).collect());
-        let mut subscribers = lock(&self.subscribers);
-        subscribers.replace(servers);
-        // With their number the share of each has changed.
-        let updates: Vec<PoolUpdate> = subscribers.updates.values().cloned().collect();
-        for update in &updates {
-            subscribers.tell_all(update);
-        }
+        lock(&self.subscribers).replace(servers);
     }
 
     /// What a server process wants.
     pub fn heard(&self, id: u64, demands: Vec<PoolDemand>) {
         let mut subscribers = lock(&self.subscribers);
-        let Some(listener) = subscribers.servers.iter_mut().find(|listener| listener.served.id == id) else {
-            return;
-        };
-        listener.hear(demands);
+        subscribers.hear(id, demands);
         let all = subscribers.demands();
         drop(subscribers);
         self.supervisor.report(all);
@@ -153,6 +166,38 @@ impl Pools {
 }
 
 impl Subscribers {
+    /// The supervisor says how a pool is.
+    fn publish(&mut self, update: PoolUpdate) {
+        let Subscribers { updates, divisions, servers, .. } = self;
+        let division = divisions.entry(update.name.clone()).or_default();
+        division.set_servers(&numbers(servers));
+        division.divide(&update.members);
+        for listener in servers.iter() {
+            listener.tell(&update, division);
+        }
+        updates.insert(update.name.clone(), update);
+    }
+
+    /// A server process says what it wants. What others have to give for that, or get by that, they are told.
+    fn hear(&mut self, id: u64, demands: Vec<PoolDemand>) {
+        let Subscribers { updates, divisions, servers, .. } = self;
+        let Some(listener) = servers.iter_mut().find(|listener| listener.served.id == id) else { return };
+        let news: Vec<String> = listener.hear(demands);
+        for name in news {
+            let Some(listener) = servers.iter().find(|listener| listener.served.id == id) else { return };
+            let Some(division) = divisions.get_mut(&name) else { continue };
+            match listener.demands.get(&name) {
+                Some(demand) if demand.sequence < u64::MAX => division.hear(id, demand),
+                _ => division.let_go(id),
+            }
+            let Some(update) = updates.get(&name) else { continue };
+            let changed = division.divide(&update.members);
+            for listener in servers.iter().filter(|listener| changed.contains(&listener.served.id)) {
+                listener.tell(update, division);
+            }
+        }
+    }
+
     /// These take the place of those that there are. Of those that go, what they have counted stays.
     fn replace(&mut self, servers: Vec<Served>) {
         let mut before = std::mem::take(&mut self.servers);
@@ -166,19 +211,8 @@ impl Subscribers {
                 self.past.entry(name).or_default().merge(&told.demand.counts());
             }
         }
-    }
-
-    fn tell_all(&mut self, update: &PoolUpdate) {
-        let count = self.servers.iter().filter(|listener| !listener.served.is_draining).count();
-        let mut next = 0;
-        for listener in &self.servers {
-            let index = next;
-            next += usize::from(!listener.served.is_draining);
-            let mut own = update.clone();
-            for member in &mut own.members {
-                member.places = share(member.places, count, index);
-            }
-            listener.served.link.order(&ToServer::Pool(own), Vec::new());
+        for update in self.updates.values().cloned().collect::<Vec<_>>() {
+            self.publish(update);
         }
     }
 
@@ -207,10 +241,9 @@ impl Subscribers {
     }
 }
 
-/// A process's part of the places of a member: all of them together have what there is, but each has one.
-fn share(places: usize, count: usize, index: usize) -> usize {
-    let count = count.max(1);
-    (places / count + usize::from(index < places % count)).max(usize::from(places > 0))
+/// The numbers of server processes, and whether each is draining.
+fn numbers(servers: &[Listener]) -> Vec<(u64, bool)> {
+    servers.iter().map(|Listener { served, .. }| (served.id, served.is_draining)).collect()
 }
 
 fn lock(subscribers: &Mutex<Subscribers>) -> MutexGuard<'_, Subscribers> {
@@ -232,7 +265,9 @@ mod tests {
         PoolUpdate {
             name: name.into(),
             sequence: 1,
+            division: 0,
             members: Vec::new(),
+            ends_hung: true,
             unattended: Vec::new(),
             queue_length: 0,
             queue_age: Duration::ZERO,
@@ -255,8 +290,8 @@ mod tests {
         let mut subscribers = Subscribers { servers, ..Subscribers::default() };
         let update = update("app");
         // The thread that writes may take one more before it waits for good: then there is room for one of these.
-        subscribers.tell_all(&update);
-        subscribers.tell_all(&update);
+        subscribers.publish(update.clone());
+        subscribers.publish(update);
         assert!(receive(&has_ended, "the end of the link"));
     }
 
@@ -273,7 +308,8 @@ mod tests {
         subscribers.replace(vec![served(1), served(2)]);
         let tell = |subscribers: &mut Subscribers, index: usize, requests| {
             let demand = Demand { requests, in_use: 1, refused_full: 2, ..Demand::default() };
-            let told = PoolDemand { name: "app".into(), sequence: 1, demand, members: Vec::new() };
+            let told =
+                PoolDemand { name: "app".into(), sequence: 1, division: 0, demand, members: Vec::new() };
             subscribers.servers[index].demands.insert("app".into(), told);
         };
         tell(&mut subscribers, 0, 10);
@@ -299,7 +335,7 @@ mod tests {
         subscribers.updates.insert("app".into(), update("app"));
         subscribers.replace(vec![served]);
         let demand = Demand { requests: 3, in_use: 1, ..Demand::default() };
-        let told = PoolDemand { name: "app".into(), sequence: 1, demand, members: Vec::new() };
+        let told = PoolDemand { name: "app".into(), sequence: 1, division: 0, demand, members: Vec::new() };
         subscribers.servers[0].hear(vec![told]);
         let heard = |subscribers: &Subscribers| {
             let [told] = &subscribers.demands()[..] else { panic!("one pool is told of") };
@@ -308,15 +344,5 @@ mod tests {
         assert_eq!(heard(&subscribers), (1, 1, 3));
         subscribers.servers[0].hear(Vec::new());
         assert_eq!(heard(&subscribers), (u64::MAX, 0, 3));
-    }
-
-    #[test]
-    fn places_are_divided_among_processes() {
-        for (places, count, shares) in
-            [(8, 1, vec![8]), (8, 3, vec![3, 3, 2]), (1, 2, vec![1, 1]), (0, 2, vec![0, 0])]
-        {
-            let told: Vec<usize> = (0..count).map(|index| share(places, count, index)).collect();
-            assert_eq!(told, shares);
-        }
     }
 }

@@ -459,6 +459,8 @@ impl Running {
         (effects.publish)(PoolUpdate {
             name: self.pool.name.clone(),
             sequence,
+            division: 0,
+            ends_hung: self.machine.as_ref().is_some_and(Machine::ends_hung),
             members,
             unattended,
             queue_length: self.pool.queue.length as usize,

@@ -58,6 +58,7 @@ impl Machine {
                 process.requests += seen * 1000 / serving;
             }
         }
+        let ends_hung = self.ends_hung();
         let mut hung = Vec::new();
         let mut drained = Vec::new();
         for (slot, process) in &mut self.processes {
@@ -72,7 +73,7 @@ impl Machine {
                     if !self.rules.is_shared {
                         process.requests = usage.requests * 1000;
                     }
-                    if usage.hung > 0 {
+                    if usage.hung > 0 && ends_hung {
                         hung.push(*slot);
                     }
                 }
@@ -86,7 +87,8 @@ impl Machine {
             out.push(Action::Say("a process has not answered in time; it is ended".into()));
             self.last_failure = Some("has not answered in time".into());
             self.restarts += 1;
-            self.terminate(slot, now, out);
+            // What others have in hand there may still be answered.
+            self.retire(slot, now, out);
         }
         for slot in drained {
             self.terminate(slot, now, out);

@@ -41,6 +41,11 @@ impl Machine {
         self.processes.iter().filter(|(_, process)| process.is_serving()).map(|(slot, _)| *slot)
     }
 
+    /// Whether a process that has not answered in time is ended: where they share a socket nobody knows which one it was.
+    pub(in crate::gateway::supervise) fn ends_hung(&self) -> bool {
+        !self.rules.is_shared
+    }
+
     pub(in crate::gateway::supervise) fn sequence(&self) -> u64 {
         self.sequence
     }

@@ -531,12 +531,32 @@ fn a_hung_process_is_told_and_then_killed() {
     let usage = [Usage { slot: 1, in_use: 0, requests: 9, answered: 8, hung: 1 }];
     let sequence = world.told.0;
     world.run(|machine, now, out| machine.demand(sequence, &Demand::default(), &usage, now, out));
-    // Another serves in its place long before it has gone.
+    // Another serves in its place long before it has gone. What others have in hand there may still be answered.
     assert_eq!((world.told.1.clone(), world.alive.len()), (vec![0, 2], 3));
+    world.usage.insert(1, (1, 9));
+    world.report(0, Duration::ZERO);
+    world.pass(30 * SECOND);
+    assert_eq!((world.told.1.clone(), world.alive.len(), world.killed.len()), (vec![0, 2], 3, 0));
+    world.usage.insert(1, (0, 9));
+    world.report(0, Duration::ZERO);
     world.pass(9 * SECOND);
     assert!(world.killed.is_empty());
     world.pass(2 * SECOND);
     assert_eq!((world.killed.clone(), world.alive.len()), (vec![1], 2));
+}
+
+/// Nobody knows which of them it was.
+#[test]
+fn of_processes_that_share_a_socket_none_is_ended_for_one_that_hangs() {
+    let mut world = World::new(Rules { is_shared: true, ..rules(2, 2) }, Program::Good);
+    world.pass(5 * SECOND);
+    let usage = [Usage { slot: 0, in_use: 0, requests: 9, answered: 8, hung: 1 }];
+    for _ in 0..3 {
+        let sequence = world.told.0;
+        world.run(|machine, now, out| machine.demand(sequence, &Demand::default(), &usage, now, out));
+        world.pass(5 * SECOND);
+    }
+    assert_eq!((world.told.1.clone(), world.alive.len(), world.machine.restarts()), (vec![0, 1], 2, 0));
 }
 
 #[test]
