@@ -287,6 +287,9 @@ pub struct Counts {
     /// Requests of the warm-up that ended. They are nowhere else, whenever that was.
     #[serde(default)]
     pub warmup: u64,
+    /// Of those, the ones that were answered.
+    #[serde(default)]
+    pub warmup_answered: u64,
 }
 
 impl Counts {
@@ -329,6 +332,7 @@ impl Counts {
         }
         self.response_sum = self.response_sum.saturating_add(other.response_sum);
         self.warmup += other.warmup;
+        self.warmup_answered += other.warmup_answered;
     }
 
     /// Requests that did not end well.

@@ -451,6 +451,7 @@ impl Worker<'_> {
         self.has_connect_failure = false;
         if !self.source.counts(exchange.intended) {
             self.recorder.counts.warmup += 1;
+            self.recorder.counts.warmup_answered += 1;
             return;
         }
         let stamps = Stamps { intended: exchange.intended, sent: exchange.sent, first_byte, last_byte: now };
