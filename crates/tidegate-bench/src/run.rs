@@ -6,7 +6,7 @@ use crate::plan::{Load, Plan};
 use crate::record::{Counts, FAILED_KEPT, FailedExchange, Sample, Times};
 use crate::verdict::REACHED;
 use crate::worker::{self, Claims, Message, Shared};
-use crate::workers::{Ends, PATIENCE, with_workers};
+use crate::workers::{Ends, PATIENCE, fault_of_worker, with_workers};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -283,7 +283,10 @@ impl<O: FnMut(Progress)> Gathering<O> {
                     self.outcome.ending = Ending::GaveUp;
                 }
                 if let Some(fault) = fault {
-                    self.outcome.faults.push(format!("a worker of the generator failed: {fault}"));
+                    let fault = fault_of_worker(&fault);
+                    if !self.outcome.faults.contains(&fault) {
+                        self.outcome.faults.push(fault);
+                    }
                 }
             }
         }
@@ -297,7 +300,7 @@ impl<O: FnMut(Progress)> Gathering<O> {
         self.progress.requests += interval.counts.requests + interval.counts.warmup;
         self.progress.failed += interval.counts.failed();
         self.progress.rate = (interval.counts.requests + interval.counts.warmup) as f64 / seconds;
-        self.progress.bytes_rate = interval.counts.bytes as f64 / seconds;
+        self.progress.bytes_rate = (interval.counts.bytes + interval.counts.warmup_bytes) as f64 / seconds;
         self.progress.open = interval.open;
         (self.observe)(self.progress);
     }
