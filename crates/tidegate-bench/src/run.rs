@@ -611,4 +611,17 @@ mod tests {
             assert!(judgement.reasons.iter().any(|reason| reason == told), "{:?}", judgement.reasons);
         }
     }
+
+    #[test]
+    fn a_fault_of_all_workers_is_told_once_with_what_to_do() {
+        let url = crate::target::Url::parse("http://127.0.0.1:1/").unwrap();
+        let plan = Plan::new(Mix::build(&[Description::get(url)], true, None).unwrap());
+        let mut gathering = Gathering::new(&plan, 0.0, |_| {});
+        for _ in 0..3 {
+            let fault = Some(rustix::io::Errno::MFILE.into());
+            gathering.take(Message::End { gave_up: false, last: 0, last_end: 0, fault });
+        }
+        let faults = gathering.finish(0, false).faults;
+        assert!(faults.len() == 1 && faults[0].contains("raise `ulimit -n`"), "{faults:?}");
+    }
 }

@@ -363,6 +363,9 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
+    /// Operations that end in each, those that are measured and others.
+    type Seconds = Vec<(u64, u64)>;
+
     /// What is said of a load by a server whose operations end in these seconds, those that are measured and others; of the former,
     /// so many had failed at the end.
     fn report(load: &str, ended: &[(u64, u64)], failed: u64) -> Report {
@@ -394,7 +397,7 @@ mod tests {
         let visits = "rate \"200/s\" arrivals=constant most-users=1000 { steady \"4s\" }";
         let ramp = "users 50 { ramp-up \"1s\"; steady \"4s\" }\nthink fixed \"1ms\"";
         let all = |count| vec![(100, 0); count];
-        let table: [(&str, Vec<(u64, u64)>, u64, f64); 5] = [
+        let table: [(&str, Seconds, u64, f64); 5] = [
             (visits, all(8), 0, 100.0),
             // With a grace of one second.
             (visits, all(5), 300, 100.0),

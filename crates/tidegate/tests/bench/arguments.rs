@@ -113,14 +113,3 @@ fn what_a_scenario_comes_to_is_told_whatever_it_takes() {
                   or share the load out over --agents";
     assert!(code == Some(2) && told.contains(advice), "{told}");
 }
-
-/// A generator that has no descriptors left says what to do, once.
-#[test]
-fn who_has_no_descriptors_is_told_what_to_do() {
-    let url = server();
-    let line = format!("ulimit -n 200; exec {BINARY} bench hit -n 72 -c 72 --threads 72 --no-host {url}");
-    let output = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output_in_time();
-    let told = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
-    assert_eq!(told.matches("Too many open files").count(), 1, "{told}");
-    assert!(told.contains("raise `ulimit -n`"), "{told}");
-}
