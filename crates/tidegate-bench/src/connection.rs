@@ -298,6 +298,17 @@ impl Connection {
             || self.session.as_ref().is_some_and(|session| session.has_unsent())
     }
 
+    /// Of the bytes that go next, how many are of requests that `counts` says nothing of: those of the warm-up, which come first.
+    #[inline]
+    pub fn uncounted(&self, prepared: &[Prepared], counts: impl Fn(&Exchange) -> bool) -> usize {
+        let first = self.in_flight.len().saturating_sub(self.unsent);
+        let uncounted = self.in_flight.range(first..).take_while(|exchange| !counts(exchange));
+        let length = |exchange: &Exchange| {
+            prepared.get(exchange.request as usize).map_or(0, |request| request.bytes.len())
+        };
+        uncounted.map(length).sum::<usize>().saturating_sub(self.offset)
+    }
+
     /// Puts a request at the back.
     #[inline]
     pub fn push(&mut self, exchange: Exchange) {

@@ -123,6 +123,7 @@ impl Plan {
     /// A closed loop over one connection, without an end; the fields say what else is wanted.
     pub fn new(mix: Mix) -> Plan {
         Plan {
+            keep_alive: mix.keep_alive,
             mix,
             load: Load::Closed,
             connections: 1,
@@ -131,7 +132,6 @@ impl Plan {
             time: None,
             warmup: Duration::ZERO,
             ramp: Duration::ZERO,
-            keep_alive: true,
             is_http10: false,
             pipeline: 1,
             streams: None,

@@ -5,7 +5,7 @@ use crate::plan::{Plan, TlsPlan};
 use crate::quantity::show_duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use thiserror::Error;
@@ -207,6 +207,39 @@ pub fn raise_descriptors() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
+/// Whether connections can go from the addresses of a plan.
+///
+/// # Errors
+/// A sentence: this machine does not have one of them, or a server has none of its kind.
+pub fn check_sources(plan: &Plan) -> Result<(), String> {
+    let servers = plan.mix.addresses().filter_map(|address| match address {
+        Address::Tcp(address) => Some(address),
+        Address::Unix(_) => None,
+    });
+    let servers: Vec<&SocketAddr> = servers.collect();
+    for source in &plan.sources {
+        let kind = |is_ipv4| if is_ipv4 { "IPv4" } else { "IPv6" };
+        if let Some(other) = servers.iter().find(|server| server.is_ipv4() != source.is_ipv4()) {
+            return Err(format!(
+                "--source {source}: no connection goes from an address of {} to {other}; name one of {}",
+                kind(source.is_ipv4()),
+                kind(other.is_ipv4())
+            ));
+        }
+        if let Err(error) = UdpSocket::bind((*source, 0)) {
+            return Err(match error.kind() {
+                io::ErrorKind::AddrNotAvailable => {
+                    format!(
+                        "--source {source}: this machine does not have that address; `ip address` shows those that it has"
+                    )
+                }
+                _ => format!("--source {source}: {error}"),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// How many processes so many connections take, where each may hold `descriptors`.
 pub fn processes_for(connections: u32, descriptors: u64) -> u32 {
     let each = descriptors.saturating_sub(SPARE_DESCRIPTORS).max(1);
@@ -246,6 +279,33 @@ mod tests {
         ];
         for (authority, address, expected) in table {
             assert_eq!(place(authority, address), expected);
+        }
+    }
+
+    #[test]
+    fn connections_go_from_addresses_that_there_are() {
+        let plan = |url: &str, source: &str| {
+            let url = crate::target::Url::parse(url).unwrap();
+            let mix =
+                crate::request::Mix::build(&[crate::request::Description::get(url)], true, None).unwrap();
+            Plan { sources: vec![source.parse().unwrap()], ..Plan::new(mix) }
+        };
+        let (here, socket) = ("http://127.0.0.1:1/", "http://unix:/run/a.sock:/");
+        let table = [
+            (here, "127.0.0.9", None),
+            // TEST-NET-3 (RFC 5737), which no machine has.
+            (here, "203.0.113.9", Some("this machine does not have that address")),
+            (here, "::1", Some("from an address of IPv6 to 127.0.0.1:1; name one of IPv4")),
+            ("http://[::1]:1/", "127.0.0.1", Some("from an address of IPv4 to [::1]:1; name one of IPv6")),
+            (socket, "127.0.0.1", None),
+        ];
+        for (url, source, expected) in table {
+            let told = check_sources(&plan(url, source)).err();
+            let is_right = match (&told, expected) {
+                (Some(told), Some(expected)) => told.contains(expected),
+                (told, expected) => told.is_none() && expected.is_none(),
+            };
+            assert!(is_right, "{url} from {source}: {told:?}");
         }
     }
 

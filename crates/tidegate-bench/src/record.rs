@@ -287,6 +287,12 @@ pub struct Counts {
     /// Requests of the warm-up that ended. They are nowhere else, whenever that was.
     #[serde(default)]
     pub warmup: u64,
+    /// Of those, the ones that were answered.
+    #[serde(default)]
+    pub warmup_answered: u64,
+    /// Received for requests of the warm-up; in none of the other sums.
+    #[serde(default)]
+    pub warmup_bytes: u64,
 }
 
 impl Counts {
@@ -329,6 +335,8 @@ impl Counts {
         }
         self.response_sum = self.response_sum.saturating_add(other.response_sum);
         self.warmup += other.warmup;
+        self.warmup_answered += other.warmup_answered;
+        self.warmup_bytes += other.warmup_bytes;
     }
 
     /// Requests that did not end well.
@@ -451,6 +459,17 @@ pub(crate) struct Waited {
 impl Recorder {
     pub fn new() -> Self {
         Recorder { statuses: vec![0; 600], ..Recorder::default() }
+    }
+
+    /// Bytes that came, and how many of them are of a body; `is_counted`: not of a request of the warm-up.
+    #[inline]
+    pub fn received(&mut self, bytes: usize, body: usize, is_counted: bool) {
+        if is_counted {
+            self.counts.bytes += bytes as u64;
+            self.counts.body_bytes += body as u64;
+        } else {
+            self.counts.warmup_bytes += bytes as u64;
+        }
     }
 
     /// A complete response. Whether it is a success is said apart, by [`Recorder::succeed`] or

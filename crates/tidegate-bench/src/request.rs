@@ -131,6 +131,9 @@ pub struct Mix {
     pub(crate) servers: Vec<Server>,
     /// Numbers of requests, each as often as its weight says. Workers go round it, each from another place.
     pub(crate) deck: Vec<u32>,
+    /// Connections may carry more than one request: none says `Connection: close`, after which the client asks for nothing more (RFC 9112
+    /// section 9.6).
+    pub(crate) keep_alive: bool,
 }
 
 impl Mix {
@@ -147,7 +150,12 @@ impl Mix {
         if total > 1_000_000 {
             return Err(RequestError::Weights(total));
         }
-        let mut mix = Mix { prepared: Vec::with_capacity(list.len()), servers: Vec::new(), deck: Vec::new() };
+        let mut mix = Mix {
+            prepared: Vec::with_capacity(list.len()),
+            servers: Vec::new(),
+            deck: Vec::new(),
+            keep_alive: keep_alive && !list.iter().any(asks_to_close),
+        };
         let mut known: Vec<(String, u16, bool, Option<std::path::PathBuf>)> = Vec::new();
         for (number, description) in list.iter().enumerate() {
             let url = &description.url;
@@ -162,7 +170,7 @@ impl Mix {
                     known.len() - 1
                 }
             };
-            let bytes = encode(description, keep_alive)?;
+            let bytes = encode(description, mix.keep_alive)?;
             mix.prepared.push(Prepared {
                 parts: Box::new(parts(description, bytes.len())),
                 bytes: bytes.into(),
@@ -192,6 +200,11 @@ impl Mix {
     /// The first addresses of all servers, to try before a run.
     pub(crate) fn first_addresses(&self) -> impl Iterator<Item = (&Address, &Server)> {
         self.servers.iter().filter_map(|server| Some((server.addresses.first()?, server)))
+    }
+
+    /// All addresses of all servers.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.servers.iter().flat_map(|server| &server.addresses)
     }
 
     /// Whether all requests are for one server.
@@ -246,6 +259,20 @@ fn has_body(description: &Description) -> bool {
     !description.body.is_empty() || matches!(description.method.as_str(), "POST" | "PUT" | "PATCH")
 }
 
+/// Whether a field may stand in a request.
+///
+/// # Errors
+/// The name is no token, or the value holds a control byte.
+pub fn check_field(name: &str, value: &str) -> Result<(), UnsafeField> {
+    append_field(&mut Vec::new(), name, value.as_bytes())
+}
+
+/// Whether its own fields say `Connection: close`.
+fn asks_to_close(description: &Description) -> bool {
+    let values = description.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("connection"));
+    values.flat_map(|(_, value)| value.split(',')).any(|option| option.trim().eq_ignore_ascii_case("close"))
+}
+
 fn encode(description: &Description, keep_alive: bool) -> Result<Vec<u8>, RequestError> {
     let Description { method, url, fields, body, .. } = description;
     let mut lines = Vec::new();
@@ -275,7 +302,11 @@ fn encode(description: &Description, keep_alive: bool) -> Result<Vec<u8>, Reques
         host,
         field_lines: &lines,
         framing,
-        connection: if keep_alive { ConnectionField::None } else { ConnectionField::Close },
+        connection: if keep_alive || asks_to_close(description) {
+            ConnectionField::None
+        } else {
+            ConnectionField::Close
+        },
     };
     let mut bytes = Vec::new();
     encode_request(&mut bytes, &parts)
@@ -304,6 +335,21 @@ mod tests {
         assert!(text.starts_with("POST /form HTTP/1.1\r\nHost: other\r\nX-A: 1\r\n"), "{text}");
         assert!(text.contains("Content-Length: 3\r\n") && text.contains("Connection: close\r\n"), "{text}");
         assert!(text.ends_with("\r\n\r\na=b"), "{text}");
+    }
+
+    #[test]
+    fn who_says_that_it_closes_asks_once() {
+        for (value, is_kept) in [("close", false), ("te, Close", false), ("te", true)] {
+            let fields = vec![("connection".to_owned(), value.to_owned())];
+            let closing = Description { fields, ..description("/a", 1) };
+            for keep_alive in [true, false] {
+                let mix = Mix::build(std::slice::from_ref(&closing), keep_alive, None).unwrap();
+                let text = String::from_utf8(mix.prepared[0].bytes.to_vec()).unwrap().to_lowercase();
+                assert_eq!(mix.keep_alive, keep_alive && is_kept, "{value}");
+                assert_eq!(text.matches("close").count(), usize::from(!mix.keep_alive), "{text}");
+                assert_eq!(crate::plan::Plan::new(mix.clone()).keep_alive, mix.keep_alive);
+            }
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::plan::{Load, Plan};
 use crate::record::{Counts, FAILED_KEPT, FailedExchange, Sample, Times};
 use crate::verdict::REACHED;
 use crate::worker::{self, Claims, Message, Shared};
-use crate::workers::{Ends, PATIENCE, with_workers};
+use crate::workers::{Ends, PATIENCE, fault_of_worker, with_workers};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -283,7 +283,10 @@ impl<O: FnMut(Progress)> Gathering<O> {
                     self.outcome.ending = Ending::GaveUp;
                 }
                 if let Some(fault) = fault {
-                    self.outcome.faults.push(format!("a worker of the generator failed: {fault}"));
+                    let fault = fault_of_worker(&fault);
+                    if !self.outcome.faults.contains(&fault) {
+                        self.outcome.faults.push(fault);
+                    }
                 }
             }
         }
@@ -297,7 +300,7 @@ impl<O: FnMut(Progress)> Gathering<O> {
         self.progress.requests += interval.counts.requests + interval.counts.warmup;
         self.progress.failed += interval.counts.failed();
         self.progress.rate = (interval.counts.requests + interval.counts.warmup) as f64 / seconds;
-        self.progress.bytes_rate = interval.counts.bytes as f64 / seconds;
+        self.progress.bytes_rate = (interval.counts.bytes + interval.counts.warmup_bytes) as f64 / seconds;
         self.progress.open = interval.open;
         (self.observe)(self.progress);
     }
@@ -462,14 +465,24 @@ impl Outcome {
         let first = self.intervals.iter().position(|interval| answered(&interval))?;
         let before: u64 = self.intervals.iter().take(first).map(|interval| interval.length).sum();
         let span = self.elapsed.saturating_sub(before) as f64 / 1e9;
-        let count: u64 = self.intervals.iter().map(|interval| interval.counts.answered).sum();
-        let failed: u64 = self.intervals.iter().map(|interval| interval.counts.failed()).sum();
-        // What failed is told as that.
-        let ended = count.max(self.intervals.iter().map(|interval| interval.counts.requests).sum());
+        let count = self.answered() as f64;
         let forgiven = 2.0 * self.interval as f64 / 1e9;
-        let is_telling = rate * span >= 100.0 && span > forgiven && failed * 100 <= ended;
-        let is_missed = is_telling && (count as f64) < rate * least * (span - forgiven);
-        is_missed.then(|| count as f64 / span)
+        let is_telling = rate * span >= 100.0 && span > forgiven;
+        let is_missed = is_telling && count < rate * least * (span - forgiven);
+        is_missed.then(|| count / self.seconds_to_the_last().max(1e-9))
+    }
+
+    fn answered(&self) -> u64 {
+        self.intervals.iter().map(|interval| interval.counts.answered).sum()
+    }
+
+    /// From the end of the warm-up to the last answer, seconds, without the share of it that the server needed for requests of the
+    /// warm-up.
+    fn seconds_to_the_last(&self) -> f64 {
+        let of_warmup: u64 = self.intervals.iter().map(|interval| interval.counts.warmup_answered).sum();
+        let answered = self.answered() as f64;
+        let share = if answered > 0.0 { answered / (answered + of_warmup as f64) } else { 1.0 };
+        self.elapsed as f64 / 1e9 * share
     }
 
     /// Takes the first intervals out, as the warm-up.
@@ -487,10 +500,11 @@ impl Outcome {
 
     /// The steady time, which all rates are of: of a schedule that was kept its length; else from the end of the warm-up to the last
     /// answer, as where requests follow answers, somebody interrupted, or the server fell behind (see [`Outcome::rate_not_reached`]).
+    /// Of the latter the share is left out in which the server still answered the warm-up: it answers as many per second as before.
     pub fn seconds(&self) -> f64 {
         let is_kept = |schedule: &Schedule| self.rate_not_reached(schedule.rate, REACHED).is_none();
         let kept = self.schedule.filter(|_| self.ending == Ending::Done).filter(is_kept);
-        kept.map_or(self.elapsed, |schedule| schedule.length) as f64 / 1e9
+        kept.map_or_else(|| self.seconds_to_the_last(), |schedule| schedule.length as f64 / 1e9)
     }
 
     /// The most connections that were open at one moment of the run: see [`Interval::most_open`].
@@ -522,6 +536,7 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Failure;
     use crate::request::{Description, Mix};
     use crate::schedule::Arrivals;
 
@@ -556,5 +571,57 @@ mod tests {
         let mut cut = early;
         cut.cut(1);
         assert_eq!(cut.seconds(), 4.0);
+    }
+
+    /// A server of 20 answers a second, asked 40 a second for 5 s, with 2 s of grace.
+    #[test]
+    fn a_server_that_falls_behind_is_told_what_it_gives() {
+        let url = crate::target::Url::parse("http://127.0.0.1:1/").unwrap();
+        let load = Load::Open { rate: 40.0, arrivals: Arrivals::Constant };
+        let mix = Mix::build(&[Description::get(url)], true, None).unwrap();
+        let plan = Plan { load, time: Some(Duration::from_secs(5)), ..Plan::new(mix) };
+        let outcome = |warmup: u64| {
+            let plan = Plan { warmup: Duration::from_secs(warmup), ..plan.clone() };
+            let mut gathering = Gathering::new(&plan, 0.0, |_| {});
+            gathering.warmup_intervals = warmup as u32;
+            let (mut of_warmup, mut of_time) = (40 * warmup, 200);
+            for interval in 0..7 + warmup as u32 {
+                let late = of_warmup.min(20);
+                let answered = 20 - late;
+                (of_warmup, of_time) = (of_warmup - late, of_time - answered);
+                let mut counts = Counts { warmup: late, warmup_answered: late, ..Counts::default() };
+                (counts.requests, counts.answered, counts.succeeded) = (answered, answered, answered);
+                if u64::from(interval) == 6 + warmup {
+                    counts.requests += of_time;
+                    counts.failures.insert(Failure::Unanswered, of_time);
+                }
+                let sample = Sample { interval, counts, length: 1_000_000_000, ..Sample::default() };
+                gathering.take(Message::Sample { worker: 0, sample: Box::new(sample) });
+            }
+            let last = (7 + warmup) * 1_000_000_000;
+            gathering.take(Message::End { gave_up: false, last, last_end: last, fault: None });
+            (plan, gathering.finish(0, false))
+        };
+        for warmup in [0, 1] {
+            let (plan, outcome) = outcome(warmup);
+            let totals = outcome.totals();
+            assert_eq!(totals.counts.answered as f64 / outcome.seconds(), 20.0, "{warmup}");
+            let judgement = crate::verdict::judge(&plan, &outcome, &totals, &[]);
+            let told = "the rate was not reached: 20.0 answers/s of 40 asked for";
+            assert!(judgement.reasons.iter().any(|reason| reason == told), "{:?}", judgement.reasons);
+        }
+    }
+
+    #[test]
+    fn a_fault_of_all_workers_is_told_once_with_what_to_do() {
+        let url = crate::target::Url::parse("http://127.0.0.1:1/").unwrap();
+        let plan = Plan::new(Mix::build(&[Description::get(url)], true, None).unwrap());
+        let mut gathering = Gathering::new(&plan, 0.0, |_| {});
+        for _ in 0..3 {
+            let fault = Some(rustix::io::Errno::MFILE.into());
+            gathering.take(Message::End { gave_up: false, last: 0, last_end: 0, fault });
+        }
+        let faults = gathering.finish(0, false).faults;
+        assert!(faults.len() == 1 && faults[0].contains("raise `ulimit -n`"), "{faults:?}");
     }
 }

@@ -65,13 +65,14 @@ impl Step {
         per_second(counts.requests.saturating_sub(unsent), self.seconds())
     }
 
-    /// Answers per second: the lowest and highest interval and the mean.
+    /// Answers per second: the lowest and highest interval, those to requests of the warm-up included, and the mean.
     pub fn answers(&self) -> (f64, f64, f64) {
         let intervals = &self.report.outcome.intervals;
         // The last interval is cut short, and would show nothing but that.
         let whole = intervals.get(..intervals.len().saturating_sub(1)).unwrap_or_default();
         let of = |interval: &crate::run::Interval| {
-            per_second(interval.counts.answered, interval.length as f64 / 1e9)
+            let answered = interval.counts.answered + interval.counts.warmup_answered;
+            per_second(answered, interval.length as f64 / 1e9)
         };
         let low = whole.iter().map(of).fold(f64::INFINITY, f64::min);
         let high = whole.iter().map(of).fold(0.0, f64::max);

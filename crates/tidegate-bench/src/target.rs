@@ -42,7 +42,7 @@ pub enum TargetError {
     #[error("{0}: the port is not a number from 1 to 65535")]
     Port(String),
     /// A byte that must be percent-encoded.
-    #[error("{0}: a space, control or non-ASCII byte must be percent-encoded")]
+    #[error("{0}: a space, `\"`, `<`, `>`, control or non-ASCII byte must be percent-encoded")]
     Byte(String),
     /// The resolver knows no such name.
     #[error("the host {host} cannot be resolved: {reason}")]
@@ -67,7 +67,7 @@ impl Url {
             Some(_) => return Err(TargetError::Scheme(text.to_owned())),
             None => (false, text),
         };
-        if !rest.bytes().all(|b| b.is_ascii_graphic()) {
+        if !rest.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'"' | b'<' | b'>')) {
             return Err(TargetError::Byte(text.to_owned()));
         }
         let rest = rest.split('#').next().unwrap_or_default();
@@ -190,7 +190,9 @@ mod tests {
             ("http://a:0/", "port"),
             ("http://a:99999/", "port"),
             ("http://a/ b", "percent-encoded"),
-            ("http://a<b/", "no valid host"),
+            ("http://a<b/", "percent-encoded"),
+            ("http://a/?x=<b", "`<`, `>`, control or non-ASCII byte must be percent-encoded"),
+            ("http://a!b/", "no valid host"),
             ("http://user:secret@a/b", "http://a: a name and a password do not go into a URL"),
             ("", "no valid host"),
         ];

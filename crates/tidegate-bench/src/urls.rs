@@ -1,5 +1,5 @@
 //! URL lists in siege's `urls.txt` format: one URL a line, `URL POST a=b` for a form, `URL POST <file` for a
-//! body from a file, `NAME=value` variables used as `$(NAME)`, `#` comments. Beside siege's: a line may begin
+//! body from a file, `NAME=value` variables used as `$(NAME)` or `${NAME}`, `#` comments. Beside siege's: a line may begin
 //! with `3x` to come three times as often, and `PUT`, `PATCH` and `DELETE` stand where `POST` does.
 
 use crate::request::Description;
@@ -74,11 +74,15 @@ pub fn read(path: &Path) -> Result<Vec<Description>, UrlsError> {
     parse(&bytes, &name, path.parent().unwrap_or(Path::new(".")))
 }
 
+/// What some editors begin a text in UTF-8 with.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Reads the text of a list.
 ///
 /// # Errors
 /// As [`read`].
 pub fn parse(bytes: &[u8], name: &str, folder: &Path) -> Result<Vec<Description>, UrlsError> {
+    let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     let mut variables = BTreeMap::new();
     let mut list = Vec::new();
     for (number, line) in bytes.split(|b| *b == b'\n').enumerate() {
@@ -100,19 +104,30 @@ pub fn parse(bytes: &[u8], name: &str, folder: &Path) -> Result<Vec<Description>
 fn assignment(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.split_once('=')?;
     let name = name.trim();
-    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    is_name.then(|| (name, value.trim()))
+    is_name(name).then(|| (name, value.trim()))
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
 fn expand(line: &str, variables: &BTreeMap<String, String>) -> Result<String, LineFault> {
     let mut out = String::new();
     let mut rest = line;
-    while let Some((before, after)) = rest.split_once("$(") {
-        let Some((name, behind)) = after.split_once(')') else { break };
-        let value = variables.get(name).ok_or_else(|| LineFault::Variable(name.to_owned()))?;
+    while let Some((before, after)) = rest.split_once('$') {
         out.push_str(before);
-        out.push_str(value);
-        rest = behind;
+        let inside = |open, close| after.strip_prefix(open)?.split_once(close);
+        match inside('(', ')').or_else(|| inside('{', '}').filter(|(name, _)| is_name(name))) {
+            Some((name, behind)) => {
+                let unset = || LineFault::Variable(name.to_owned());
+                out.push_str(variables.get(name).ok_or_else(unset)?);
+                rest = behind;
+            }
+            None => {
+                out.push('$');
+                rest = after;
+            }
+        }
     }
     out.push_str(rest);
     Ok(out)
@@ -168,8 +183,8 @@ mod tests {
     #[test]
     fn the_format_of_siege() {
         let text =
-            b"# comment\nHOST=127.0.0.1:8080\n\nhttp://$(HOST)/a\nhttp://$(HOST)/form POST a=b&c=d e\n\
-            3x $(HOST)/often\nhttp://$(HOST)/j POST {\"a\": 1}\n$(HOST)/gone DELETE\n";
+            b"\xef\xbb\xbf# comment\nHOST=127.0.0.1:8080\n\nhttp://$(HOST)/a\nhttp://${HOST}/form POST a=b&c=d e\n\
+            3x $(HOST)/often\n$(HOST)/$1 POST {\"a\": \"$ ${ }\"}\nhttp://$(HOST)/j POST {\"a\": 1}\n$(HOST)/gone DELETE\n";
         let list = parse(text, "urls.txt", Path::new(".")).unwrap();
         let seen: Vec<_> = list
             .iter()
@@ -181,6 +196,7 @@ mod tests {
                 ("GET", "/a", &b""[..], 1),
                 ("POST", "/form", b"a=b&c=d e", 1),
                 ("GET", "/often", b"", 3),
+                ("POST", "/$1", b"{\"a\": \"$ ${ }\"}", 1),
                 ("POST", "/j", b"{\"a\": 1}", 1),
                 ("DELETE", "/gone", b"", 1),
             ]
@@ -190,9 +206,10 @@ mod tests {
 
     #[test]
     fn a_bad_line_is_named() {
-        let table: [(&[u8], &str); 9] = [
+        let table: [(&[u8], &str); 10] = [
             (b"http://a/\nhttp://b/ c d\n", "urls.txt:2: `c` is not POST"),
             (b"http://$(HOST)/\n", "urls.txt:1: $(HOST) is not set"),
+            (b"http://${HOST}/\n", "urls.txt:1: $(HOST) is not set"),
             (b"ftp://a/\n", "urls.txt:1: ftp://a/: not an http URL"),
             (b"3x\n", "urls.txt:1: a weight stands before a URL"),
             (b"0x http://a/\n", "urls.txt:1: the weight `0x`"),

@@ -584,7 +584,14 @@ impl<'s> Worker<'s> {
         if count > 0 {
             self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         }
+        let is_held = self.plan.is_idle && connection.is_connected && count == 0;
         drop(connection);
+        if is_held {
+            // It was to stay idle, and gets no successor (see `drop_idle`). Bytes that nobody asked for are counted by themselves.
+            let is_dropped = failure != Failure::Malformed && !self.is_stopping;
+            self.recorder.counts.dropped += u64::from(is_dropped);
+            return;
+        }
         self.rest(now);
         self.serve_waiting(now);
     }
@@ -626,5 +633,51 @@ pub(crate) fn connect_failure(error: &io::Error) -> Failure {
         Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE) => Failure::Ports,
         None if error.kind() == io::ErrorKind::InvalidData => Failure::Tls,
         _ => Failure::Connect,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::Plan;
+    use crate::request::{Description, Mix};
+    use crate::run::{Stop, run};
+    use crate::target::Url;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::thread;
+    use std::time::Duration;
+
+    /// Answers that began in the warm-up and end behind it.
+    #[test]
+    fn bytes_of_the_warm_up_are_not_counted() {
+        const SIZE: usize = 100_000;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                thread::spawn(move || {
+                    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                    let mut is_first = true;
+                    while lines.by_ref().map_while(Result::ok).any(|line| line.is_empty()) {
+                        if std::mem::take(&mut is_first) {
+                            thread::park_timeout(Duration::from_millis(1500)); // nobody unparks it
+                        }
+                        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n");
+                        let _ = stream.write_all(&[head.as_bytes(), &[b'x'; SIZE][..]].concat());
+                    }
+                });
+            }
+        });
+        let mix = Mix::build(&[Description::get(Url::parse(&url).unwrap())], true, None).unwrap();
+        let warmup = Duration::from_secs(1);
+        let plan = Plan { warmup, requests: Some(8), connections: 4, threads: 1, ..Plan::new(mix) };
+        let request = plan.mix.prepared[0].bytes.len() as u64;
+        let outcome = run(plan, &Stop::default(), |_| {}).unwrap();
+        let counts = outcome.totals().counts;
+        assert!(counts.warmup > 0 && counts.warmup_bytes > 0, "{counts:?}");
+        assert_eq!((counts.answered, counts.body_bytes), (8, 8 * SIZE as u64));
+        assert_eq!(counts.bytes_sent, 8 * request);
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n".len();
+        assert_eq!(counts.bytes, 8 * (SIZE + head) as u64);
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::clock::monotonic_ns;
 use crate::run::Stop;
+use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -26,6 +27,17 @@ pub(crate) struct Ends<'e> {
     pub latest: Option<u64>,
     /// How long they are waited for then, while none of them says anything.
     pub patience: Duration,
+}
+
+/// Why a worker has ended before its time, and what to do, where that is known.
+pub(crate) fn fault_of_worker(fault: &io::Error) -> String {
+    let is_full = |errno: Errno| fault.raw_os_error() == Some(errno.raw_os_error());
+    let help = match () {
+        () if is_full(Errno::MFILE) => "; raise `ulimit -n`, or use fewer --threads",
+        () if is_full(Errno::NFILE) => "; raise the sysctl fs.file-max",
+        () => "",
+    };
+    format!("a worker of the generator failed: {fault}{help}")
 }
 
 /// Runs so many workers, a thread each, and takes in what they tell until all of them have ended. One that is in something without

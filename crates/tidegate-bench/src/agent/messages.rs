@@ -281,6 +281,12 @@ pub struct Delta {
     /// The most connections that were open at one moment of it.
     #[prost(uint32, tag = "14")]
     pub most_open: u32,
+    /// Operations that ended well while the steady time lasted, due in it or before.
+    #[prost(uint64, tag = "15")]
+    pub in_steady: u64,
+    /// Of those, the ones of its second half.
+    #[prost(uint64, tag = "16")]
+    pub in_second_half: u64,
 }
 
 /// A second of the agent's machine.

@@ -4,7 +4,7 @@
 use super::messages::{Counts, Delta, Ended, Failed, Figures, Operation, Pairs, Totals};
 use crate::record::{Counts as Sums, Failure, LONGEST, PROTOCOL_ERRORS, Pairs as Histogram, Sample};
 use crate::runs::FIGURES;
-use crate::scenario::record::{Arrived, FAILED_KEPT, FailedOperation, Tally};
+use crate::scenario::record::{Arrived, FAILED_KEPT, FailedOperation, Tally, Throughput};
 use crate::scenario::{Message, Scenario, SecondOfWorker};
 use crate::systems::is_name;
 use std::io;
@@ -254,6 +254,8 @@ pub(super) fn delta(sequence: u64, second: &SecondOfWorker) -> Delta {
                 vec![due, begun, waited, too_late, all_due, all_begun]
             }
         },
+        in_steady: second.throughput.whole,
+        in_second_half: second.throughput.second_half,
     }
 }
 
@@ -273,7 +275,9 @@ pub(super) fn second(delta: Delta, bounds: &mut Bounds) -> Result<SecondOfWorker
     if delta.cpu > MOST_SUM || delta.length > MOST_SUM {
         return Err(RecordError::TooLarge("times"));
     }
-    if delta.others > MOST_COUNT || delta.others_failed > MOST_COUNT {
+    let throughput = Throughput { whole: delta.in_steady, second_half: delta.in_second_half };
+    let counts = [delta.others, delta.others_failed, throughput.whole, throughput.second_half];
+    if counts.iter().any(|count| *count > MOST_COUNT) {
         return Err(RecordError::TooLarge("operations"));
     }
     let times = <[Pairs; 9]>::try_from(delta.times).map_err(|_| RecordError::Length("histograms"))?;
@@ -305,6 +309,7 @@ pub(super) fn second(delta: Delta, bounds: &mut Bounds) -> Result<SecondOfWorker
         others_failed: delta.others_failed,
         users: delta.users,
         visits: visits(&delta.visits)?,
+        throughput,
     };
     *before += 1;
     Ok(second)
@@ -563,7 +568,17 @@ mod tests {
         let (others, others_failed) = (random.below(9) as u64, random.below(2) as u64);
         let begun = random.below(9) as u64;
         let visits = Arrived { due: 9, begun, waited: 0, too_late: 1, all_due: 12, all_begun: begun + 2 };
-        SecondOfWorker { worker, requests: sample, operations, others, others_failed, users: 3, visits }
+        let throughput = Throughput { whole: 8, second_half: random.below(9) as u64 };
+        SecondOfWorker {
+            worker,
+            requests: sample,
+            operations,
+            others,
+            others_failed,
+            users: 3,
+            visits,
+            throughput,
+        }
     }
 
     /// A record with its histograms in order.

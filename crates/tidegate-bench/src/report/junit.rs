@@ -5,11 +5,11 @@ use super::html::escape;
 use crate::compare::{Bound, Comparison, Held};
 use std::fmt::Write;
 
-/// The report. A broken bound is a failure, one that could not be judged an error.
-pub fn junit(bounds: &[(Bound, &Comparison)]) -> String {
+/// The report of `tidegate bench` with this command. A broken bound is a failure, one that could not be judged an error.
+pub fn junit(command: &str, bounds: &[(Bound, &Comparison)]) -> String {
     let count = |wanted: Held| bounds.iter().filter(|(bound, seen)| bound.judge(seen) == wanted).count();
     let mut out = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"tidegate bench gate\" tests=\"{}\" failures=\"{}\" \
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"tidegate bench {command}\" tests=\"{}\" failures=\"{}\" \
          errors=\"{}\">\n",
         bounds.len(),
         count(Held::Broken),
@@ -24,8 +24,24 @@ pub fn junit(bounds: &[(Bound, &Comparison)]) -> String {
             Held::Unknown => format!("<error message=\"{sentence}\"/>"),
         };
         let name = escape(&bound.to_string());
-        let _ = writeln!(out, "  <testcase classname=\"gate\" name=\"{name}\">{inside}</testcase>");
+        let _ = writeln!(out, "  <testcase classname=\"{command}\" name=\"{name}\">{inside}</testcase>");
     }
     out.push_str("</testsuite>\n");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suite_is_called_like_its_command() {
+        for command in ["compare", "gate"] {
+            let report = junit(command, &[]);
+            assert!(
+                report.contains(&format!("<testsuite name=\"tidegate bench {command}\" tests=\"0\"")),
+                "{report}"
+            );
+        }
+    }
 }

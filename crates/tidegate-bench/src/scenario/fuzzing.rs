@@ -1,7 +1,7 @@
 //! What the fuzz targets call. Not part of the interface: a failed claim panics here, which nothing else in the crate may do.
 
+use super::cookies::{Asked, Cookies};
 use super::page::{self, head, resolve};
-use super::user::Cookies;
 use super::{Expect, Pick, Selector, Step, Take, TakeFrom, estimate, load_text};
 use crate::target::Url;
 use std::collections::BTreeMap;
@@ -62,7 +62,8 @@ pub fn fuzz_page(data: &[u8]) {
 
     let head = head(answer_head, "GET");
     let mut cookies = Cookies::default();
-    head.cookies.iter().for_each(|cookie| cookies.set(cookie, &path));
+    let asked = Asked { site: &target, path: &path, now: 0 };
+    head.cookies.iter().for_each(|cookie| cookies.set(cookie, asked));
     let redirected = resolve(&target, &path, location).into_iter();
     for path in found.assets.iter().cloned().chain(redirected) {
         assert!(path.starts_with('/'), "{path} is no path");
@@ -71,7 +72,7 @@ pub fn fuzz_page(data: &[u8]) {
         begun.unwrap_or_else(|fault| panic!("{path:?}: {fault}"));
         assert_eq!(lines_of(&out), 2, "{path:?}");
         out.clear();
-        cookies.write(&mut out, &path);
+        cookies.write(&mut out, Asked { path: &path, ..asked });
         out.extend_from_slice(head.validator.as_deref().unwrap_or_default());
         assert!(lines_of(&out) <= 2, "{:?}", out.escape_ascii().to_string());
     }

@@ -269,6 +269,8 @@ pub(crate) enum Found {
     Value(usize, Vec<u8>),
     /// A link of something that a browser loads with the page.
     Asset(Vec<u8>),
+    /// What the links behind it are relative to (HTML, section 4.2.3): the first there is.
+    Base(Vec<u8>),
 }
 
 /// The word for the text of an element in place of an attribute.
@@ -288,6 +290,7 @@ pub(crate) fn search(
         counts: vec![0; wishes.len()],
         wishes,
         wants_assets,
+        has_base: false,
         tag: Tag::default(),
         is_start: false,
         text_of: Vec::new(),
@@ -307,6 +310,7 @@ pub(crate) fn search(
 struct Search<'s> {
     wishes: &'s [(&'s Selector, &'s str)],
     wants_assets: bool,
+    has_base: bool,
     tag: Tag,
     is_start: bool,
     /// Wishes that want the text that comes next.
@@ -373,6 +377,13 @@ impl Search<'_> {
 
     /// A start tag is complete.
     fn start(&mut self) {
+        if !self.has_base
+            && self.tag.name == b"base"
+            && let Some(link) = self.tag.attribute("href")
+        {
+            self.has_base = true;
+            self.found.push(Found::Base(link.to_vec()));
+        }
         if self.wants_assets
             && let Some(link) = self.tag.asset()
         {

@@ -442,7 +442,7 @@ const PARTS: &[Directive] = &[
     },
     Directive {
         doc: "The answer is kept in the cache of the user, who asks next time whether it has changed (RFC 9110 section \
-              13.1). Assets always are.",
+              13.1). Assets always are. What a page loads is asked for where it has not changed, too.",
         example: "cached",
         ..Directive::new("cached", &[STEP])
     },

@@ -7,6 +7,7 @@
 //! declarative.
 
 pub mod clock;
+mod cookies;
 mod data;
 mod engine;
 mod estimate;

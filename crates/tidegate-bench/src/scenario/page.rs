@@ -159,6 +159,7 @@ pub(super) fn read(
     let mut found: Vec<Vec<Vec<u8>>> = vec![Vec::new(); step.takes.len()];
     if !wishes.is_empty() || step.assets {
         let mut known = HashSet::new();
+        let mut base = Base::Here(path.to_owned());
         let (all, counts) = html::search(body, &wishes, step.assets);
         findings.counts.extend(counts.into_iter().skip(taken));
         for one in all {
@@ -166,7 +167,7 @@ pub(super) fn read(
                 Found::Value(wish, value) => {
                     let is_link =
                         wishes.get(wish).is_some_and(|(_, name)| matches!(*name, "href" | "src" | "action"));
-                    let link = || resolve(target, path, &value).map(String::into_bytes);
+                    let link = || base.resolve(target, &value).map(String::into_bytes);
                     let value = if is_link { link() } else { Some(value) };
                     if let (Some(place), Some(value)) =
                         (wished.get(wish).and_then(|at| found.get_mut(*at)), value)
@@ -174,8 +175,9 @@ pub(super) fn read(
                         place.push(value);
                     }
                 }
+                Found::Base(link) => base = base.resolve(target, &link).map_or(Base::Elsewhere, Base::Here),
                 Found::Asset(link) => {
-                    let resolved = resolve(target, path, &link).filter(|_| findings.assets.len() < ASSETS);
+                    let resolved = base.resolve(target, &link).filter(|_| findings.assets.len() < ASSETS);
                     findings.assets.extend(resolved.filter(|path| known.insert(path.clone())));
                 }
             }
@@ -195,6 +197,30 @@ pub(super) fn read(
         }
     }
     findings
+}
+
+/// What the links of a page are relative to.
+enum Base {
+    /// A path of the target.
+    Here(String),
+    /// Another site.
+    Elsewhere,
+}
+
+impl Base {
+    /// As [`resolve`].
+    fn resolve(&self, target: &Url, link: &[u8]) -> Option<String> {
+        match self {
+            Base::Here(path) => resolve(target, path, link),
+            // Nothing but what names its site leads back.
+            Base::Elsewhere => {
+                let names_its_site = [&b"//"[..], b"http:", b"https:"]
+                    .iter()
+                    .any(|start| link.trim_ascii().starts_with(start));
+                resolve(target, "/", link).filter(|_| names_its_site)
+            }
+        }
+    }
 }
 
 /// Values that are found otherwise than by a selector.
@@ -309,6 +335,40 @@ mod tests {
             assert_eq!(resolve(&target, path, link.as_bytes()).as_deref(), expected, "{path} {link}");
         }
         assert_eq!(resolve(&target, "/a/b", b"\xe9?\xff").as_deref(), Some("/a/%E9?%FF"));
+    }
+
+    #[test]
+    fn links_are_relative_to_the_base_of_the_page() {
+        let text = "target \"http://shop.test\"\nusers 1 { steady \"1s\" }\nthink fixed \"1s\"
+            flow { get \"/a/b\" { assets; take link css=\"a\" attribute=\"href\" } }";
+        let loaded = crate::scenario::load_text(
+            "test",
+            text,
+            std::path::Path::new("."),
+            &std::collections::BTreeMap::new(),
+        );
+        let scenario = loaded.scenario.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
+        let table = [
+            ("", "/a/i.png", Some("/a/next")),
+            (
+                "<base target=_top><base href=\"/static/\"><base href=\"/no/\">",
+                "/static/i.png",
+                Some("/static/next"),
+            ),
+            ("<base href=\"v2/\">", "/a/v2/i.png", Some("/a/v2/next")),
+            ("<base href=\"http://shop.test/x/y\">", "/x/i.png", Some("/x/next")),
+            ("<base href=\"//cdn.test/x/\">", "/own.png", None),
+        ];
+        for (base, asset, link) in table {
+            let page = format!(
+                "{base}<img src=i.png><img src=\"http://shop.test/own.png\"><img src=\"/\"><a href=next>"
+            );
+            let step = &scenario.operations[0].steps[0];
+            let found = read(step, &scenario.target, "/a/b", b"", page.as_bytes(), &mut |_| 0);
+            assert_eq!(found.assets.first().map(String::as_str), Some(asset), "{base}");
+            let value = found.values.first().map(|(_, value)| str::from_utf8(value).unwrap());
+            assert_eq!(value, link, "{base}");
+        }
     }
 
     #[test]

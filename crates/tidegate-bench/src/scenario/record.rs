@@ -6,6 +6,8 @@
 use crate::quantity::show_duration;
 use crate::record::{Failure, Pairs, Times};
 use crate::run::{Ending, Interval};
+use crate::scenario::Load;
+use crate::verdict::REACHED;
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
@@ -137,6 +139,23 @@ impl Arrived {
     }
 }
 
+/// Operations that ended well while the steady time lasted, due in it or before; sums.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Throughput {
+    /// In all of it.
+    pub whole: u64,
+    /// In its second half.
+    pub second_half: u64,
+}
+
+impl Throughput {
+    /// Adds another.
+    pub fn add(&mut self, other: Throughput) {
+        self.whole += other.whole;
+        self.second_half += other.second_half;
+    }
+}
+
 /// One second of a run, all workers together.
 #[derive(Debug, Clone, Default)]
 pub struct Second {
@@ -152,6 +171,8 @@ pub struct Second {
     pub users: u32,
     /// Visits of what is measured.
     pub visits: Arrived,
+    /// What the server did in the steady time.
+    pub throughput: Throughput,
 }
 
 /// An operation that failed, kept for the report.
@@ -227,6 +248,9 @@ impl fmt::Display for Agent {
     }
 }
 
+/// With fewer operations nobody can tell whether a rate was reached.
+const LEAST_TELLING: f64 = 100.0;
+
 /// What a run gave.
 #[derive(Debug, Clone)]
 pub struct Outcome {
@@ -278,6 +302,34 @@ impl Outcome {
         all
     }
 
+    /// Operations that were due in the steady time and ended well.
+    fn succeeded(&self) -> u64 {
+        self.seconds.iter().flat_map(|second| &second.operations).map(|tally| tally.succeeded).sum()
+    }
+
+    fn throughput(&self) -> Throughput {
+        let mut all = Throughput::default();
+        self.seconds.iter().for_each(|second| all.add(second.throughput));
+        all
+    }
+
+    /// Whether the server fell behind users that come at a rate: of what was due and ended well it did fewer than 95 % within the steady
+    /// time, in all of it and in its second half, which one that takes long for each and keeps up has all answers in.
+    pub fn has_fallen_behind(&self, load: &Load) -> bool {
+        let (due, done) = (self.succeeded() as f64, self.throughput());
+        let is_whole = self.ending == Ending::Done && !self.is_cut_short;
+        let is_telling = load.is_open() && is_whole && due >= LEAST_TELLING;
+        is_telling && (done.whole as f64) < due * REACHED && (done.second_half as f64) < due / 2.0 * REACHED
+    }
+
+    /// The time that rates of answers are of, seconds: that which the server needed for what is measured, at the pace of the steady time.
+    /// It is the steady time itself where users come at a rate and the server keeps up.
+    pub fn rate_time(&self, load: &Load) -> f64 {
+        let (due, done) = (self.succeeded() as f64, self.throughput().whole as f64);
+        let is_schedule = load.is_open() && !self.has_fallen_behind(load);
+        if is_schedule || due <= 0.0 || done <= 0.0 { self.measured } else { self.measured * due / done }
+    }
+
     /// The measured requests as an outcome of part one: counts and times, processors of the generator.
     pub fn requests(&self) -> crate::run::Outcome {
         crate::run::Outcome {
@@ -296,6 +348,71 @@ impl Outcome {
             threads: self.threads,
             memory: self.memory,
             tls: self.tls.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::load_text;
+    use crate::scenario::report::Report;
+    use crate::scenario::{Gathering, SecondOfWorker, observe_nothing};
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Operations that end in each, those that are measured and others.
+    type Seconds = Vec<(u64, u64)>;
+
+    /// What is said of a load by a server whose operations end in these seconds, those that are measured and others; of the former,
+    /// so many had failed at the end.
+    fn report(load: &str, ended: &[(u64, u64)], failed: u64) -> Report {
+        let text = format!("target \"http://127.0.0.1:1\"\n{load}\nflow {{ get \"/\" }}");
+        let loaded = load_text("test", &text, Path::new("."), &BTreeMap::new());
+        let scenario = loaded.scenario.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
+        let (up, steady) = (scenario.phases.ramp_up.as_secs(), scenario.phases.steady.as_secs());
+        let mut gathering = Gathering::new(&scenario, 1, 0.0, observe_nothing);
+        for (second, (measured, others)) in (0..).zip(ended) {
+            let mut part = SecondOfWorker { others: *others, ..SecondOfWorker::default() };
+            (part.requests.interval, part.requests.length) = (second, SECOND);
+            let failed = if second as usize + 1 == ended.len() { failed } else { 0 };
+            part.operations =
+                vec![Tally { ended: measured + failed, succeeded: *measured, ..Tally::default() }];
+            let second = u64::from(second);
+            if (up..up + steady).contains(&second) {
+                part.throughput.whole = measured + others;
+                let is_late = second - up >= steady / 2;
+                part.throughput.second_half = if is_late { measured + others } else { 0 };
+            }
+            gathering.take(crate::scenario::Message::Second(Box::new(part)));
+        }
+        Report::new(scenario.clone(), gathering.finish(&scenario, false, false))
+    }
+
+    /// A server that does 100 a second, whatever it is asked for.
+    #[test]
+    fn rates_are_those_of_the_server() {
+        let visits = "rate \"200/s\" arrivals=constant most-users=1000 { steady \"4s\" }";
+        let ramp = "users 50 { ramp-up \"1s\"; steady \"4s\" }\nthink fixed \"1ms\"";
+        let all = |count| vec![(100, 0); count];
+        let table: [(&str, Seconds, u64, f64); 5] = [
+            (visits, all(8), 0, 100.0),
+            // With a grace of one second.
+            (visits, all(5), 300, 100.0),
+            // Fifty are under way at the end, and are answered within half a second.
+            ("users 50 { steady \"4s\" }\nthink fixed \"1ms\"", [all(4), vec![(50, 0)]].concat(), 0, 100.0),
+            (ramp, [vec![(0, 100), (50, 50)], all(3), vec![(50, 0)]].concat(), 0, 100.0),
+            // It keeps up, and takes half a second for each: the rate is that of the schedule.
+            (visits, vec![(100, 0), (200, 0), (200, 0), (200, 0), (100, 0)], 0, 200.0),
+        ];
+        for (load, ended, failed, rate) in table {
+            let report = report(load, &ended, failed);
+            assert_eq!(report.rate(), rate, "{load}, {ended:?}");
+            let told = "the rate was not reached: 100.0 operations/s of 200.0 asked for";
+            let is_told = report.judgement.reasons.iter().any(|reason| reason == told);
+            assert_eq!(is_told, load == visits && rate < 200.0, "{:?}", report.judgement.reasons);
         }
     }
 }

@@ -60,7 +60,13 @@ impl Report {
     /// Operations a second of the steady time that ended well.
     pub fn rate(&self) -> f64 {
         let succeeded: u64 = self.operations.iter().map(|tally| tally.succeeded).sum();
-        if self.outcome.measured > 0.0 { succeeded as f64 / self.outcome.measured } else { 0.0 }
+        let time = self.rate_time();
+        if time > 0.0 { succeeded as f64 / time } else { 0.0 }
+    }
+
+    /// The time that rates of answers are of, seconds: see [`Outcome::rate_time`].
+    pub fn rate_time(&self) -> f64 {
+        self.outcome.rate_time(&self.scenario.load)
     }
 
     /// The mean cycle times of the steady time, by the clocks and as they came out, seconds.
@@ -100,17 +106,14 @@ impl Report {
         };
         figures.extend([
             ("Operations per second", format!("{:.2} (the {whose} {:.2})", self.rate(), self.estimate.rate)),
-            (
-                "Measured",
-                format!("{:.1} s, {ended} operations, {failed} of them failed", self.outcome.measured),
-            ),
+            ("Measured", format!("{:.1} s, {ended} operations, {failed} of them failed", self.rate_time())),
         ]);
         if let Some((due, achieved)) = self.cycles() {
             figures.push(("Mean cycle", format!("{achieved:.3} s, where {due:.3} s were drawn")));
         }
         let kinds = failures(&self.totals);
         let kinds = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
-        let seconds = self.outcome.measured.max(1e-9);
+        let seconds = self.rate_time().max(1e-9);
         let interrupted = match self.totals.interrupted.count() {
             0 => String::new(),
             count => format!(", {count} under way when the run was interrupted"),
@@ -296,7 +299,7 @@ pub fn summary(report: &Report) -> Value {
             "share": tally.ended as f64 / whole as f64,
             "share_due": due,
             "share_allowed_points": allowed_points(due, whole),
-            "rate": tally.succeeded as f64 / report.outcome.measured.max(1e-9),
+            "rate": tally.succeeded as f64 / report.rate_time().max(1e-9),
             "response": times(&tally.times()),
             "response_expected": times(&tally.expected_times()),
             "targets": targets,
@@ -320,7 +323,7 @@ pub fn summary(report: &Report) -> Value {
         "verdict": report.judgement.verdict,
         "reasons": report.judgement.reasons,
         "notes": report.judgement.notes,
-        "seconds": report.outcome.measured,
+        "seconds": report.rate_time(),
         "rate": report.rate(),
         "rate_due": report.estimate.rate,
         "cycle": cycles.map(|(_, achieved)| achieved),

@@ -2,21 +2,15 @@
 //! them in one vector and moves them on.
 
 use super::clock::Clock;
+use super::cookies::Cookies;
 use super::data::{DataSet, Draw};
 use super::engine::is_known;
 use super::record::FailedOperation;
-use super::template::is_of_field;
 use super::{Load, Scenario, Step, USER};
 use crate::random::Random;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::{SystemTime, UNIX_EPOCH};
-use tidegate_http::HttpDate;
 use tidegate_io::Key;
-
-/// Cookies of one user at most, and bytes of one: what browsers keep for one site.
-const COOKIES: usize = 50;
-const COOKIE_SIZE: usize = 4_096;
 
 /// Bytes that a variable holds at most.
 const VALUE_SIZE: usize = 16 << 10;
@@ -205,94 +199,6 @@ impl User {
     }
 }
 
-/// A cookie: bytes, of which none is changed (RFC 6265 section 5.4).
-struct Cookie {
-    name: Box<[u8]>,
-    value: Box<[u8]>,
-    path: Box<[u8]>,
-}
-
-/// The cookies of one user for the one site that there is (RFC 6265); domains and times are not looked at, but for the past.
-#[derive(Default)]
-pub(super) struct Cookies {
-    held: Vec<Cookie>,
-}
-
-impl Cookies {
-    /// Takes a `Set-Cookie` of an answer for `asked`, path and query.
-    pub fn set(&mut self, line: &[u8], asked: &str) {
-        let mut parts = line.split(|byte| *byte == b';');
-        let Some((name, value)) = parts.next().and_then(pair) else { return };
-        let (mut path, mut is_past, mut lives) = (default_path(asked).as_bytes(), false, None);
-        for attribute in parts {
-            let (key, value) = pair(attribute).unwrap_or((attribute.trim_ascii(), b""));
-            let text = str::from_utf8(value).unwrap_or_default();
-            if key.eq_ignore_ascii_case(b"path") && value.starts_with(b"/") {
-                path = value;
-            } else if key.eq_ignore_ascii_case(b"max-age") {
-                lives = text.parse::<i64>().ok().map(|seconds| seconds > 0).or(lives);
-            } else if key.eq_ignore_ascii_case(b"expires") {
-                is_past = is_in_the_past(text);
-            }
-        }
-        // Who says both means `Max-Age` (RFC 6265 section 5.3).
-        let is_over = lives.map_or(is_past, |lives| !lives);
-        let is_printable = |text: &[u8]| text.iter().all(|byte| is_of_field(*byte));
-        if name.is_empty() || line.len() > COOKIE_SIZE || !is_printable(name) || !is_printable(value) {
-            return;
-        }
-        self.held.retain(|known| *known.name != *name || *known.path != *path);
-        if !is_over && self.held.len() < COOKIES {
-            self.held.push(Cookie { name: name.into(), value: value.into(), path: path.into() });
-        }
-    }
-
-    /// Appends the field line of a request for `path`.
-    pub fn write(&self, out: &mut Vec<u8>, path: &str) {
-        let mut is_first = true;
-        for Cookie { name, value, path: of } in &self.held {
-            let is_below = path
-                .as_bytes()
-                .strip_prefix(&**of)
-                .is_some_and(|rest| of.ends_with(b"/") || matches!(rest.first(), None | Some(b'/' | b'?')));
-            if !is_below {
-                continue;
-            }
-            out.extend_from_slice(if is_first { b"Cookie: " } else { b"; " });
-            out.extend_from_slice(name);
-            out.push(b'=');
-            out.extend_from_slice(value);
-            is_first = false;
-        }
-        if !is_first {
-            out.extend_from_slice(b"\r\n");
-        }
-    }
-}
-
-/// What stands before and behind the first `=`, without white space around it.
-fn pair(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let at = text.iter().position(|byte| *byte == b'=')?;
-    Some((text.get(..at)?.trim_ascii(), text.get(at + 1..)?.trim_ascii()))
-}
-
-/// The folder of a path, where a cookie does not say its own (RFC 6265 section 5.1.4).
-fn default_path(asked: &str) -> &str {
-    let path = asked.split('?').next().unwrap_or_default();
-    match path.rfind('/') {
-        None | Some(0) => "/",
-        Some(end) => path.get(..end).unwrap_or("/"),
-    }
-}
-
-/// Whether a date of a cookie is over: applications take cookies back so, some with dashes in the date.
-fn is_in_the_past(date: &str) -> bool {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
-    let date = HttpDate::parse(date.as_bytes(), now)
-        .or_else(|| HttpDate::parse(date.replace('-', " ").as_bytes(), now));
-    date.is_some_and(|date| date.0 <= now)
-}
-
 /// Which resources a user holds: a bit each.
 pub(super) struct Cache {
     pub is_off: bool,
@@ -356,50 +262,6 @@ mod tests {
         }
     }
 
-    fn line(cookies: &Cookies, path: &str) -> String {
-        let mut out = Vec::new();
-        cookies.write(&mut out, path);
-        String::from_utf8(out).unwrap()
-    }
-
-    #[test]
-    fn cookies_are_set_replaced_and_taken_back() {
-        let mut cookies = Cookies::default();
-        for set in
-            ["a=1; Path=/; HttpOnly", "b=2; Path=/shop", "a=3", "c=x y", "d=4; Max-Age=0", "=5", "none"]
-        {
-            cookies.set(set.as_bytes(), "/");
-        }
-        assert_eq!(line(&cookies, "/"), "Cookie: a=3; c=x y\r\n");
-        assert_eq!(line(&cookies, "/shop/cart"), "Cookie: b=2; a=3; c=x y\r\n");
-        assert_eq!(line(&cookies, "/shopping"), "Cookie: a=3; c=x y\r\n");
-        cookies.set(b"a=; expires=Thu, 01 Jan 1970 00:00:00 GMT", "/");
-        cookies.set(b"c=gone; Max-Age=-1", "/");
-        assert_eq!(line(&cookies, "/"), "");
-        for number in 0..100 {
-            cookies.set(format!("n{number}=1").as_bytes(), "/");
-        }
-        assert_eq!(cookies.held.len(), COOKIES);
-        cookies.set(b"evil=1\r\nX: y", "/");
-        assert!(!line(&cookies, "/").contains("evil"));
-    }
-
-    /// RFC 6265 section 5.4: what goes back are the bytes that came.
-    #[test]
-    fn cookies_are_bytes() {
-        let mut cookies = Cookies::default();
-        cookies.set(b" name\xe9 = \xffv\xc3=\xa4 ; Path=/d\xe9", "/");
-        cookies.set(b"of=\x80\t.; path=/; Max-Age=\xff", "/x");
-        cookies.set(b"not=\x7f", "/x");
-        let mut out = Vec::new();
-        cookies.write(&mut out, "/");
-        assert_eq!(out, b"Cookie: of=\x80\t.\r\n");
-        cookies.held[0].path = (*b"/").into();
-        out.clear();
-        cookies.write(&mut out, "/");
-        assert_eq!(out, b"Cookie: name\xe9=\xffv\xc3=\xa4; of=\x80\t.\r\n");
-    }
-
     #[test]
     fn values_are_cut_between_characters() {
         let text = "target \"http://127.0.0.1:1\"; users 1 { steady \"1s\" }; think fixed \"1s\"; flow { get \"/\" }";
@@ -420,24 +282,6 @@ mod tests {
         ];
         for (value, length) in table {
             assert!(held(&value) == value[..length], "{}", value.len());
-        }
-    }
-
-    #[test]
-    fn a_cookie_without_a_path_is_of_the_folder_that_set_it() {
-        let table = [
-            ("a=1", "/shop/login?x=/y/", "/shop/cart", true),
-            ("a=1", "/shop/login", "/", false),
-            ("a=1", "/login", "/cart", true),
-            ("a=1; Expires=Wed, 04-Mar-2020 10:00:00 GMT", "/", "/", false),
-            ("a=1; Expires=Wed, 04 Mar 2020 10:00:00 GMT; Max-Age=60", "/", "/", true),
-            ("a=1; Max-Age=0; Expires=Fri, 31 Dec 2999 23:59:59 GMT", "/", "/", false),
-            ("a=1; Expires=never", "/", "/", true),
-        ];
-        for (set, asked, path, is_sent) in table {
-            let mut cookies = Cookies::default();
-            cookies.set(set.as_bytes(), asked);
-            assert_eq!(!line(&cookies, path).is_empty(), is_sent, "{set} at {asked}, for {path}");
         }
     }
 

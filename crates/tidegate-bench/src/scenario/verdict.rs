@@ -113,6 +113,14 @@ fn missed(scenario: &Scenario, outcome: &Outcome, operations: &[Tally], counts: 
             LEAST_SUCCESS * 100.0
         ));
     }
+    if outcome.has_fallen_behind(&scenario.load) {
+        let succeeded = ended.saturating_sub(failed) as f64;
+        missed.push(format!(
+            "the rate was not reached: {:.1} operations/s of {:.1} asked for",
+            succeeded / outcome.rate_time(&scenario.load).max(1e-9),
+            ended as f64 / outcome.measured.max(1e-9)
+        ));
+    }
     if counts.surplus > 0 {
         missed.push(format!(
             "on {} connections bytes came behind a complete answer, which a next request would take for its own",

@@ -89,6 +89,7 @@ impl Worker<'_> {
         } else {
             // Sending tells: nothing goes while the connect is under way.
             let prepared = &self.plan.mix.prepared;
+            let uncounted = connection.uncounted(prepared, |exchange| self.source.counts(exchange.intended));
             let sent = match &mut connection.session {
                 None => connection.flush(prepared, now),
                 Some(session) => session.send(&mut connection.channel, prepared, |_| u64::MAX),
@@ -96,7 +97,7 @@ impl Worker<'_> {
             match sent {
                 Ok(0) => return,
                 Ok(sent) => {
-                    self.recorder.counts.bytes_sent += sent as u64;
+                    self.recorder.counts.bytes_sent += sent.saturating_sub(uncounted) as u64;
                     Ok(())
                 }
                 Err(error) => Err(error),
@@ -162,9 +163,11 @@ impl Worker<'_> {
             return self.give_streams(key, now);
         }
         let Some(connection) = self.connections.get_mut(key) else { return };
-        match connection.flush(&self.plan.mix.prepared, now) {
+        let prepared = &self.plan.mix.prepared;
+        let uncounted = connection.uncounted(prepared, |exchange| self.source.counts(exchange.intended));
+        match connection.flush(prepared, now) {
             Ok(sent) => {
-                self.recorder.counts.bytes_sent += sent as u64;
+                self.recorder.counts.bytes_sent += sent.saturating_sub(uncounted) as u64;
                 if sent > 0 {
                     connection.deadline = now.saturating_add(ns(self.plan.timeout));
                 }
@@ -297,7 +300,6 @@ impl Worker<'_> {
             Err(error) => return Outcome::Failed(broken(&error)),
         };
         *now = monotonic_ns();
-        self.recorder.counts.bytes += count as u64;
         if let Some(budget) = &mut connection.read_budget {
             budget.spend(count);
             // The time limit is one of silence, and this was none.
@@ -307,22 +309,28 @@ impl Worker<'_> {
             self.wheel.arm(key.index(), plan.timeout);
         }
         if is_discarded {
-            self.recorder.counts.body_bytes += count as u64;
+            let intended = connection.in_flight.front().map_or(*now, |exchange| exchange.intended);
+            let is_counted = self.source.counts(intended);
+            self.recorder.received(count, count, is_counted);
             if connection.reader.skip(count as u64) {
                 return self.complete(key, *now);
             }
             return if connection.is_readable { Outcome::Again } else { Outcome::Wait };
         }
-        self.take_bytes(key, count, *now)
+        let mut from = 0;
+        let outcome = self.take_bytes(key, &mut from, count, *now);
+        // What stands behind an answer, or is none.
+        self.recorder.received(count - from, 0, self.source.counts(*now));
+        outcome
     }
 
-    /// Bytes that were copied: reads them as responses.
+    /// Bytes that were copied: reads them as responses, from `from` on, which moves to what is not read.
     #[inline]
-    fn take_bytes(&mut self, key: Key, count: usize, now: u64) -> Outcome {
+    fn take_bytes(&mut self, key: Key, from: &mut usize, count: usize, now: u64) -> Outcome {
         let plan = self.plan;
-        let (mut from, mut began) = (0, usize::MAX);
+        let mut began = usize::MAX;
         let mut is_free = false;
-        while from < count {
+        while *from < count {
             let Some(connection) = self.connections.get_mut(key) else { return Outcome::Wait };
             let Some(exchange) = connection.in_flight.front() else {
                 self.recorder.counts.surplus += 1;
@@ -333,14 +341,14 @@ impl Worker<'_> {
             let begins_here = connection.reader.is_between();
             if begins_here {
                 connection.first_byte = now;
-                began = from;
+                began = *from;
             }
-            let input = self.buffer.get(from..count).unwrap_or_default();
+            let input = self.buffer.get(*from..count).unwrap_or_default();
             let fed = match connection.reader.feed(input, method) {
                 Ok(fed) => fed,
                 Err(fault) => return Outcome::Failed(fault.failure()),
             };
-            self.recorder.counts.body_bytes += fed.data.len() as u64;
+            self.recorder.received(fed.consumed, fed.data.len(), self.source.counts(exchange.intended));
             let mut is_newly_wrong = false;
             if plan.expectation.reads_bodies() && !fed.data.is_empty() {
                 let check = connection.check.get_or_insert_with(|| Box::new(plan.expectation.begin()));
@@ -348,14 +356,14 @@ impl Worker<'_> {
                 is_newly_wrong = check.is_wrong() && !check.is_counted;
             }
             let (consumed, is_complete) = (fed.consumed, fed.is_complete);
-            from += consumed;
+            *from += consumed;
             if is_newly_wrong {
-                self.count_wrong(key, began..from, now);
+                self.count_wrong(key, began..*from, now);
             }
             if is_complete {
                 let kept = self.failed.len();
                 let outcome = self.complete(key, now);
-                self.show_answer(kept, began..from);
+                self.show_answer(kept, began..*from);
                 began = usize::MAX;
                 match outcome {
                     Outcome::Free => is_free = true,
@@ -365,7 +373,7 @@ impl Worker<'_> {
                             .connections
                             .get(key)
                             .is_some_and(|connection| connection.in_flight.is_empty());
-                        self.recorder.counts.surplus += u64::from(is_last && from < count);
+                        self.recorder.counts.surplus += u64::from(is_last && *from < count);
                         return outcome;
                     }
                 }
@@ -451,6 +459,7 @@ impl Worker<'_> {
         self.has_connect_failure = false;
         if !self.source.counts(exchange.intended) {
             self.recorder.counts.warmup += 1;
+            self.recorder.counts.warmup_answered += 1;
             return;
         }
         let stamps = Stamps { intended: exchange.intended, sent: exchange.sent, first_byte, last_byte: now };

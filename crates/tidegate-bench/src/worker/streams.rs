@@ -196,7 +196,6 @@ impl Worker<'_> {
             Err(error) => return Outcome::Failed(broken(&error)),
         };
         *now = monotonic_ns();
-        self.recorder.counts.bytes += count as u64;
         session.held.clear();
         let data = buffer.get(..held + count).unwrap_or_default();
         let mut at = 0;
@@ -205,6 +204,7 @@ impl Worker<'_> {
             match session.read(rest, section) {
                 Ok((consumed, event)) => {
                     at += consumed;
+                    self.count_received(session, event.as_ref(), consumed, *now);
                     let Some(event) = event else { break };
                     if let Some(error) = session.stray_error(&event) {
                         self.recorder.protocol_error(&error);
@@ -212,6 +212,7 @@ impl Worker<'_> {
                     self.on_stream_event(session, event, section, *now);
                 }
                 Err(error) => {
+                    self.recorder.received(rest.len(), 0, self.source.counts(*now));
                     self.recorder.protocol_error(&error);
                     return Outcome::Failed(failure_of_connection(error));
                 }
@@ -223,6 +224,22 @@ impl Worker<'_> {
         }
         session.held.extend_from_slice(data.get(at..).unwrap_or_default());
         Outcome::Free
+    }
+
+    /// Counts the bytes of what was read, for the request that they are of.
+    #[inline]
+    fn count_received(&mut self, session: &mut Session, event: Option<&Event<'_>>, count: usize, now: u64) {
+        let (stream, body) = match event {
+            Some(Event::Data { stream, data, .. }) => (Some(*stream), data.len()),
+            Some(Event::Response { stream, .. } | Event::Interim { stream } | Event::Trailers { stream }) => {
+                (Some(*stream), 0)
+            }
+            _ => (None, 0),
+        };
+        let under_way = stream.and_then(|stream| session.stream(stream));
+        let body = if under_way.is_some() { body } else { 0 };
+        let intended = under_way.map_or(now, |stream| stream.carried.exchange.intended);
+        self.recorder.received(count, body, self.source.counts(intended));
     }
 
     #[inline]
@@ -247,7 +264,6 @@ impl Worker<'_> {
             }
             Event::Data { stream, data, is_end } => {
                 if let Some(under_way) = session.stream(stream) {
-                    self.recorder.counts.body_bytes += data.len() as u64;
                     under_way.body_bytes += data.len() as u64;
                     under_way.deadline = deadline;
                     if plan.expectation.reads_bodies() {

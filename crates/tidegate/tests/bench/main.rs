@@ -6,6 +6,7 @@
 mod peers;
 
 mod agents;
+mod arguments;
 mod commands;
 mod failures;
 mod http2;

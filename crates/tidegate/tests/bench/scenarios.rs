@@ -182,6 +182,9 @@ fn a_user_is_what_a_browser_is() {
     // The list is one resource for each of its queries.
     let lists = all("GET /items?q=a");
     assert!(lists.len() < 2 || lists[1].fields["if-none-match"] == "\"i\"");
+    // A page that has not changed is taken from the cache, and what it loads is asked about all the same.
+    let (pages, loaded) = (all("GET /items").len(), all("GET /p.png").len());
+    assert!(pages > 4 && loaded + 1 >= pages, "{pages} pages, and pictures of {loaded}");
     // A link is a path of the page it stands on; the first one was to be taken.
     assert!(first("GET /item/7").is_some() && first("GET /item/8").is_none());
     let cart = first("POST /cart").unwrap();

@@ -21,13 +21,13 @@ pub(super) use resources::is_known;
 use script::UnderWay;
 
 use super::Scenario;
-use super::record::{Arrived, FAILED_KEPT, FailedOperation, Outcome, Second, Tally};
+use super::record::{Arrived, FAILED_KEPT, FailedOperation, Outcome, Second, Tally, Throughput};
 use crate::clock::ns;
 use crate::host;
 use crate::plan::Plan;
 use crate::record::Sample;
 use crate::run::{Ending, Progress, Stop, add};
-use crate::workers::{Ends, PATIENCE, with_workers};
+use crate::workers::{Ends, PATIENCE, fault_of_worker, with_workers};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
@@ -71,6 +71,7 @@ pub(crate) struct SecondOfWorker {
     pub others_failed: u64,
     pub users: u32,
     pub visits: Arrived,
+    pub throughput: Throughput,
 }
 
 /// For who does not want to be told how it goes.
@@ -189,6 +190,7 @@ impl<O: FnMut(Progress, &Second)> Gathering<O> {
                 place.others_failed += part.others_failed;
                 place.users += part.users;
                 place.visits.add(&part.visits);
+                place.throughput.add(part.throughput);
                 while self.told + 1 < number {
                     self.tell(self.told);
                     self.told += 1;
@@ -201,7 +203,10 @@ impl<O: FnMut(Progress, &Second)> Gathering<O> {
                     self.outcome.ending = Ending::GaveUp;
                 }
                 if let Some(fault) = fault {
-                    self.outcome.faults.push(format!("a worker of the generator failed: {fault}"));
+                    let fault = fault_of_worker(&fault);
+                    if !self.outcome.faults.contains(&fault) {
+                        self.outcome.faults.push(fault);
+                    }
                 }
             }
         }

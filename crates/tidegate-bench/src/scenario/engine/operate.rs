@@ -8,6 +8,7 @@ use super::worker::Worker;
 use crate::clock::monotonic_ns;
 use crate::quantity::show_bytes;
 use crate::record::Failure;
+use crate::scenario::cookies::Asked;
 use crate::scenario::record::{FAILED_KEPT, FailedOperation};
 use crate::scenario::{TakeFrom, page};
 use std::cmp::Reverse;
@@ -189,7 +190,8 @@ impl Worker<'_> {
             Purpose::Asset(number) => self.resources.path(number, &user.passing),
             Purpose::Step | Purpose::Redirect => None,
         };
-        let asked = resource.as_deref().unwrap_or(&user.path);
+        let path = resource.as_deref().unwrap_or(&user.path);
+        let asked = Asked { site: &scenario.target, path, now };
         for cookie in &head.cookies {
             user.cookies.set(cookie, asked);
         }
@@ -206,7 +208,11 @@ impl Worker<'_> {
             return self.redirected(place, purpose, &location, &answer, now);
         }
         let is_unchanged = answer.status == 304 && answer.exchange.is_conditional;
-        if !is_unchanged {
+        let in_cache = (step.is_cached && step.method == "GET").then(|| self.resources.number(&user.path));
+        if is_unchanged {
+            // The page is taken from the cache, and what it loads is asked for as ever.
+            user.queue.extend(in_cache.map(|number| self.resources.loaded_by(number)).unwrap_or_default());
+        } else {
             let objection = page::objection(
                 &step.expect,
                 answer.status,
@@ -236,8 +242,7 @@ impl Worker<'_> {
                     if step.expect.allows_status(answer.status) { Failure::Check } else { Failure::Status };
                 return self.fail(place, failure, reason, Some(&answer), now);
             }
-            if step.is_cached && step.method == "GET" {
-                let number = self.resources.number(&user.path);
+            if let Some(number) = in_cache {
                 let has_validator = head.validator.is_some();
                 self.resources.learn(number, head.validator.take());
                 if has_validator {
@@ -272,6 +277,9 @@ impl Worker<'_> {
                 }
                 for path in &found.assets {
                     user.queue.push_back(self.resources.number_or_pass(path, &mut user.passing));
+                }
+                if let Some(number) = in_cache {
+                    self.resources.loads(number, user.queue.iter().copied());
                 }
             }
         }
@@ -476,6 +484,11 @@ impl Worker<'_> {
         now: u64,
     ) {
         let is_success = failure.is_none();
+        let (from, to) = self.steady;
+        if is_success && (from..to).contains(&now) {
+            self.throughput.whole += 1;
+            self.throughput.second_half += u64::from(now - from >= (to - from) / 2);
+        }
         if !is_measured {
             self.others += 1;
             self.others_failed += u64::from(!is_success);

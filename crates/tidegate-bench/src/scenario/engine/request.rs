@@ -1,9 +1,11 @@
 //! What a user asks, as bytes: written once, for HTTP/1.1 as it is, for HTTP/2 taken apart again.
 
+use super::super::cookies::Asked;
 use super::super::page;
 use super::super::template::{Encoding, Template};
 use super::super::user::User;
 use super::super::{Body, Part, Scenario, Step};
+use crate::clock::monotonic_ns;
 use tidegate_http::FieldLines;
 use tidegate_wire::h1::{ConnectionField, RequestFraming, append_field, begin_request, end_request};
 
@@ -115,7 +117,7 @@ fn begin(
             out.extend_from_slice(line.as_bytes());
         }
     }
-    user.cookies.write(&mut out, path);
+    user.cookies.write(&mut out, Asked { site: &scenario.target, path, now: monotonic_ns() });
     out.extend_from_slice(validator.unwrap_or_default());
     Ok(out)
 }
@@ -235,7 +237,7 @@ mod tests {
             load_text("test", text, Path::new("."), &BTreeMap::new()).scenario.expect("it is sound");
         let mut user = User::new(&scenario, 7, 1, (0, 1));
         user.path = path(&scenario, &scenario.operations[0].steps[0], &user).unwrap();
-        user.cookies.set(b"s=\xe9; Path=/", "/");
+        user.cookies.set(b"s=\xe9; Path=/", Asked { site: &scenario.target, path: "/", now: 0 });
         let validator = b"If-None-Match: \"\xff\"\r\n";
         let written = step(&scenario, &scenario.operations[0].steps[0], &user, Some(validator)).unwrap();
         let (method, target, lines) = written.parts();

@@ -17,6 +17,8 @@ pub(super) struct Resource {
     pub path: Rc<str>,
     /// The field line that asks whether it has changed, of the last answer.
     pub validator: Option<Box<[u8]>>,
+    /// What its last answer loads, where it is a page.
+    loads: Box<[u32]>,
 }
 
 /// The number of what is not known.
@@ -50,7 +52,7 @@ impl Resources {
         let number = self.all.len() as u32;
         self.bytes += path.len();
         self.by_path.insert(path.clone(), number);
-        self.all.push(Resource { path, validator: None });
+        self.all.push(Resource { path, validator: None, loads: Box::default() });
         number
     }
 
@@ -88,11 +90,45 @@ impl Resources {
             resource.validator = validator;
         }
     }
+
+    /// What the last answer of a page loads, of what is known to all.
+    pub fn loads(&mut self, number: u32, resources: impl Iterator<Item = u32>) {
+        let length = |loads: &[u32]| size_of_val(loads);
+        if let Some(page) = self.all.get_mut(number as usize).filter(|_| is_known(number)) {
+            let bytes = self.bytes.saturating_sub(length(&page.loads));
+            let loads: Box<[u32]> = resources.filter(|resource| is_known(*resource)).collect();
+            page.loads =
+                if bytes.saturating_add(length(&loads)) <= MOST_BYTES { loads } else { Box::default() };
+            self.bytes = bytes.saturating_add(length(&page.loads));
+        }
+    }
+
+    /// The same, for who has that page in its cache.
+    pub fn loaded_by(&self, number: u32) -> &[u32] {
+        self.get(number).map(|page| &*page.loads).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_page_loads_is_known_with_it() {
+        let mut resources = Resources::default();
+        let [page, style, picture] = ["/", "/s.css", "/p.png"].map(|path| resources.number(path));
+        assert_eq!(resources.loaded_by(page), [0u32; 0]);
+        resources.loads(page, [style, picture, PASSING + 1].into_iter());
+        assert_eq!(resources.loaded_by(page), [style, picture]);
+        let bytes = resources.bytes;
+        resources.loads(page, [picture].into_iter());
+        assert_eq!((resources.loaded_by(page), resources.bytes), (&[picture][..], bytes - 4));
+        // There is no room for more.
+        resources.bytes = MOST_BYTES;
+        resources.loads(page, [style, picture].into_iter());
+        assert_eq!(resources.loaded_by(page), [0u32; 0]);
+        assert_eq!(resources.loaded_by(UNKNOWN), [0u32; 0]);
+    }
 
     #[test]
     fn what_finds_no_place_passes() {

@@ -7,7 +7,7 @@ use super::{Message, SECOND, SecondOfWorker, Shared};
 use crate::clock::{Alarm, TICK, Wheel, monotonic_ns, ns, thread_cpu};
 use crate::plan::Part;
 use crate::record::{Recorder, Times};
-use crate::scenario::record::{Arrived, FailedOperation, Tally};
+use crate::scenario::record::{Arrived, FailedOperation, Tally, Throughput};
 use crate::scenario::script;
 use crate::scenario::user::User;
 use crate::scenario::{Load, Scenario};
@@ -68,6 +68,7 @@ pub(super) struct Worker<'s> {
     pub counters: Vec<Counter>,
     pub others: u64,
     pub others_failed: u64,
+    pub throughput: Throughput,
     pub failed: Vec<FailedOperation>,
     pub failed_of: Vec<usize>,
     pub buffer: Vec<u8>,
@@ -178,6 +179,7 @@ impl<'s> Worker<'s> {
             counters: scenario.operations.iter().map(|_| Counter::default()).collect(),
             others: 0,
             others_failed: 0,
+            throughput: Throughput::default(),
             failed: Vec::new(),
             failed_of: vec![0; scenario.operations.len()],
             buffer: vec![0; BUFFER],
@@ -332,6 +334,7 @@ impl<'s> Worker<'s> {
             others_failed: std::mem::take(&mut self.others_failed),
             users: self.active,
             visits: std::mem::take(&mut self.visits),
+            throughput: std::mem::take(&mut self.throughput),
         };
         if self.collector.send(Message::Second(Box::new(second))).is_err() {
             self.shared.stop.store(true, Relaxed);

@@ -324,6 +324,11 @@ impl Reader {
     }
 
     fn expect(&mut self, item: &Item, expect: &mut Expect) {
+        if ["status", "contains", "header"].iter().all(|name| item.text_of(name).is_none()) {
+            let message = "`expect` says nothing that an answer has to be".to_owned();
+            let help = "add `status=200`, `contains=\"text\"` or `header=\"Name: part of its value\"`";
+            self.error(item.error(message), help);
+        }
         if let Some(statuses) = item.text_of("status").and_then(|text| Expect::statuses(&text)) {
             expect.statuses.extend(statuses);
         }

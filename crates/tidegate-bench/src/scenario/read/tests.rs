@@ -132,6 +132,10 @@ fn what_does_not_fit_is_said() {
         (with(&format!("{think}; flow {{ get \"/\" {{ take x css=\"a\" json=\"/a\" }} }}")), "in one way"),
         (with(&format!("{think}; flow {{ get \"/\" {{ expect status=\"2yy\" }} }}")), "`2yy` is no status"),
         (
+            with(&format!("{think}; flow {{ get \"/\" {{ expect }} }}")),
+            "`expect` says nothing that an answer",
+        ),
+        (
             with(&format!("{think}; flow {{ get \"/\" {{ header \"Host\" \"x\" }} }}")),
             "set by the user's browser",
         ),

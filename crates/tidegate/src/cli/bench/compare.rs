@@ -151,7 +151,7 @@ fn conclude(arguments: &Arguments, a: &str, b: &str, runs: &[Vec<(Side, Run)>]) 
     } else {
         Figure::Rate
     };
-    arguments.question.answer(&subjects, &measured, judgement(runs), usual)
+    arguments.question.answer("compare", &subjects, &measured, judgement(runs), usual)
 }
 
 fn count(runs: &[Vec<(Side, Run)>], verdict: Verdict) -> usize {

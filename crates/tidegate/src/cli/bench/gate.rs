@@ -78,7 +78,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         blocks: 1,
         bad: (count(&all, Verdict::Invalid), count(&all, Verdict::Fail)),
     };
-    question.answer(&subjects, &measured, judgement(&all), Figure::Rate)
+    question.answer("gate", &subjects, &measured, judgement(&all), Figure::Rate)
 }
 
 fn count(runs: &[&StoredRun], verdict: Verdict) -> usize {

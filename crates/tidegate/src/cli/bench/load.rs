@@ -11,7 +11,7 @@ use tidegate_bench::plan::{Load, Pace, Plan, TlsPlan};
 use tidegate_bench::preflight;
 use tidegate_bench::processes::PartStart;
 use tidegate_bench::quantity;
-use tidegate_bench::request::{Description, Mix};
+use tidegate_bench::request::{Description, Mix, check_field};
 use tidegate_bench::schedule::Arrivals;
 use tidegate_bench::target::Url;
 use tidegate_bench::urls;
@@ -261,7 +261,7 @@ impl ConnectionOptions {
     }
 
     pub fn apply(&self, plan: &mut Plan) {
-        plan.keep_alive = !self.no_keepalive;
+        plan.keep_alive &= !self.no_keepalive;
         if self.http10 {
             plan.speak_http10();
         }
@@ -363,6 +363,9 @@ impl Generator {
         } else {
             self.sources.clone()
         };
+        if !self.sources.is_empty() {
+            preflight::check_sources(plan).map_err(wrong)?;
+        }
         if let Some(part) = self.part {
             plan.take_part(part.part);
         }
@@ -399,6 +402,7 @@ pub fn field(text: &str) -> Result<(String, String), String> {
     if ["content-length", "transfer-encoding"].iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
         return Err(format!("{name} is set from the body of the request; name that with --data"));
     }
+    check_field(name, value).map_err(|fault| fault.to_string())?;
     Ok((name.to_owned(), value.to_owned()))
 }
 

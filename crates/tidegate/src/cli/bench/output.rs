@@ -4,7 +4,8 @@
 use super::super::{complain, print};
 use super::load::Generator;
 use super::runs::{KeepOptions, tell};
-use anyhow::{Context, Result};
+use super::wrong;
+use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use std::ffi::OsString;
 use std::fmt;
@@ -134,6 +135,9 @@ impl RunOptions {
         if self.no_host {
             return Ok(None);
         }
+        if let Some(pid) = self.server_pid.iter().find(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            return Err(wrong(format!("--server-pid {pid}: there is no such process on this host")));
+        }
         let interval = plan.interval();
         Watch::begin(plan, &self.server_pid, start, interval).map(Some).context("cannot watch the host")
     }
@@ -142,6 +146,7 @@ impl RunOptions {
 impl Output {
     /// Carries out a plan over so many processes.
     pub fn carry_out(&self, plan: Plan, generator: &Generator, count: u32, stop: &Stop) -> Result<Done> {
+        self.keeping.check()?;
         if let Some(part) = generator.part {
             processes::follow_parent(part.parent, stop);
             let outcome = run_at(plan, part.start, stop, processes::tell_progress)?;
@@ -177,10 +182,12 @@ impl Output {
     }
 
     fn write(&self, report: &Report) -> Result<()> {
-        write(self.csv.as_deref(), || Ok(report::csv(report).into_bytes()))?;
-        write(self.hlog.as_deref(), || Ok(report::hdr_log(report)?))?;
-        write(self.html.as_deref(), || Ok(report::page(report).into_bytes()))?;
-        self.keep(report)
+        all_kept([
+            write(self.csv.as_deref(), || Ok(report::csv(report).into_bytes())),
+            write(self.hlog.as_deref(), || Ok(report::hdr_log(report)?)),
+            write(self.html.as_deref(), || Ok(report::page(report).into_bytes())),
+            self.keep(report),
+        ])
     }
 
     /// Concludes and gives out.
@@ -203,7 +210,7 @@ impl Output {
         } else {
             show(&report::screen(&report))
         };
-        written.context(NotKept::InFiles).and(shown)?;
+        written.and(shown)?;
         let verdict = report.judgement.verdict;
         if self.json {
             for reason in &report.judgement.reasons {
@@ -235,6 +242,20 @@ impl fmt::Display for NotKept {
             NotKept::OnScreen => "what was measured cannot be shown",
         })
     }
+}
+
+/// That everything is kept, of what was written each by itself.
+///
+/// # Errors
+/// [`NotKept`]: it names each that could not be written.
+pub fn all_kept(written: impl IntoIterator<Item = Result<()>>) -> Result<()> {
+    let mut errors: Vec<Error> = written.into_iter().filter_map(Result::err).collect();
+    let error = match errors.len() {
+        0 => return Ok(()),
+        1 => errors.remove(0),
+        _ => anyhow!(errors.iter().map(|error| format!("{error:#}")).collect::<Vec<_>>().join("; ")),
+    };
+    Err(error.context(NotKept::InFiles))
 }
 
 /// Shows what was measured.

@@ -2,10 +2,10 @@
 
 use super::super::complain;
 use super::load::{ArrivalsName, ConnectionOptions, Demands, Generator, Subject};
-use super::output::{NotKept, RunOptions, about, interrupted, now, show, stop_on_signals, write};
+use super::output::{RunOptions, about, all_kept, interrupted, now, show, stop_on_signals, write};
 use super::runs::{KeepOptions, tell};
 use super::{prepare, usage};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -194,13 +194,13 @@ fn conclude(
     let screen = format!("{text}\n{}", show_judgement(&judgement));
     let shown = if arguments.json { show(&format!("{object}\n")) } else { show(&screen) };
     let started = steps.first().map_or_else(now, |step| step.report.outcome.started);
-    if let Some(folder) = arguments.keeping.place(name, started)? {
-        keep_search(&folder, &object, &about, &screen).context(NotKept::InFiles)?;
-        tell(&folder, arguments.conduct.quiet);
-    }
-    write(arguments.html.as_deref(), || {
-        Ok(peak_page(name, &sweep::load(steps), &about, &text, steps, &judgement).into_bytes())
-    })
-    .context(NotKept::InFiles)
-    .and(shown)
+    let keep = || {
+        if let Some(folder) = arguments.keeping.place(name, started)? {
+            keep_search(&folder, &object, &about, &screen)?;
+            tell(&folder, arguments.conduct.quiet);
+        }
+        Ok(())
+    };
+    let html = || Ok(peak_page(name, &sweep::load(steps), &about, &text, steps, &judgement).into_bytes());
+    all_kept([keep(), write(arguments.html.as_deref(), html)]).and(shown)
 }

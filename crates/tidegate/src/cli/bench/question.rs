@@ -1,9 +1,9 @@
 //! What a comparison is asked, and what it answers: for `compare`, which makes the runs, and `gate`, which reads them.
 
 use super::super::complain;
-use super::output::{NotKept, about_now, show, write};
+use super::output::{about_now, all_kept, show, write};
 use super::wrong;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -62,6 +62,7 @@ impl Question {
     /// Compares, judges and gives out. `judgement` is what the runs by themselves prove.
     pub fn answer(
         &self,
+        command: &str,
         subjects: &Subjects<'_>,
         measured: &[Measured],
         mut judgement: Judgement,
@@ -99,10 +100,11 @@ impl Question {
             shown = show(&format!("{}{}", screen(a, b, manner, &comparisons), show_judgement(&judgement)));
         }
         let html = || Ok(compare_page(a, b, manner, &about, &comparisons, &judgement).into_bytes());
-        write(self.html.as_deref(), html)
-            .and_then(|()| write(self.junit.as_deref(), || Ok(junit(&bounds).into_bytes())))
-            .context(NotKept::InFiles)
-            .and(shown)?;
+        all_kept([
+            write(self.html.as_deref(), html),
+            write(self.junit.as_deref(), || Ok(junit(command, &bounds).into_bytes())),
+        ])
+        .and(shown)?;
         Ok(ExitCode::from(judgement.verdict.exit_code()))
     }
 

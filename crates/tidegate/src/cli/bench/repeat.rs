@@ -47,6 +47,7 @@ impl Repeat {
         targets: &[Target],
         stop: &Stop,
     ) -> Result<ExitCode> {
+        output.keeping.check()?;
         let (mut reports, mut kept): (Vec<Report>, _) = (Vec::new(), Ok(()));
         while reports.len() < self.runs as usize {
             let (outcome, host) = output.conduct.run_here(plan.clone(), stop)?;

@@ -213,18 +213,16 @@ fn prepare(arguments: &Arguments, scenario: &Scenario) -> Result<Plan> {
         part: None,
     };
     let processes = generator.apply(&mut plan)?;
-    if processes > 1 {
+    if processes > 1 && !arguments.plan {
         let users = scenario.load.most_users();
         let each = connections / u64::from(users.max(1));
         return Err(wrong(format!(
-            "{users} users with {each} connections each are more than one process may hold; raise `ulimit -n` above \
-             {}, or lower {}",
+            "{users} users with {each} {} each are more than one process may hold; raise `ulimit -n` above {}, lower {}{}, or \
+             share the load out over --agents",
+            if each == 1 { "connection" } else { "connections" },
             connections + 200,
-            if scenario.load.is_open() {
-                "`most-users=` or `client connections=`"
-            } else {
-                "`client connections=`"
-            }
+            if scenario.load.is_open() { "`most-users=`" } else { "--users" },
+            if each == 1 { "" } else { " or `client connections=`" }
         )));
     }
     plan.threads = arguments.threads.unwrap_or(plan.threads).clamp(1, scenario.load.most_users().max(1));

@@ -2,9 +2,9 @@
 
 use super::super::complain;
 use super::load::{ArrivalsName, ConnectionOptions, Demands, Generator, Subject};
-use super::output::{NotKept, RunOptions, about, interrupted, show, stop_on_signals, write};
+use super::output::{RunOptions, about, all_kept, interrupted, show, stop_on_signals, write};
 use super::{prepare, usage};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -150,11 +150,12 @@ fn conclude(arguments: &Arguments, name: &str, steps: &[Step]) -> Result<()> {
     let load = &sweep::load(steps);
     let svg = || Ok(report::rate_chart(steps).svg().unwrap_or_default().into_bytes());
     let html = || Ok(report::sweep_page(name, load, &about, steps, &judgement).into_bytes());
-    write(arguments.csv.as_deref(), || Ok(sweep::csv(steps).into_bytes()))
-        .and_then(|()| write(arguments.svg.as_deref(), svg))
-        .and_then(|()| write(arguments.html.as_deref(), html))
-        .context(NotKept::InFiles)
-        .and(shown)
+    all_kept([
+        write(arguments.csv.as_deref(), || Ok(sweep::csv(steps).into_bytes())),
+        write(arguments.svg.as_deref(), svg),
+        write(arguments.html.as_deref(), html),
+    ])
+    .and(shown)
 }
 
 fn judgement(steps: &[Step]) -> Judgement {

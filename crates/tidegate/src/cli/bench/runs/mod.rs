@@ -8,6 +8,7 @@ pub mod serve;
 pub mod show;
 
 use super::super::complain;
+use super::wrong;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -94,6 +95,14 @@ pub struct KeepOptions {
 }
 
 impl KeepOptions {
+    /// That there is a run to give the label to.
+    pub fn check(&self) -> Result<()> {
+        if self.label.is_some() && !self.keep && self.out.is_none() {
+            return Err(wrong("--label is of a run that is kept: add --keep or --out"));
+        }
+        Ok(())
+    }
+
     /// The folder of a run that began at `started`, where one is wanted.
     pub fn place(&self, name: &str, started: f64) -> Result<Option<PathBuf>> {
         if !self.keep && self.out.is_none() {
