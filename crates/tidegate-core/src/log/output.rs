@@ -339,17 +339,29 @@ impl Output {
             return delivery.wait(patience);
         }
         if self.awaits_turn {
-            let _ = poll(&mut [], Timespec::try_from(patience.min(TURN)).ok().as_ref());
+            pause(patience.min(TURN));
             return true;
         }
-        self.takes_something(patience)
+        let events = self.poll(patience);
+        if events.intersects(PollFlags::ERR | PollFlags::HUP) {
+            pause(patience); // its reader has gone, which is told at once: another may come
+        }
+        events == PollFlags::OUT
     }
 
     fn takes_something(&self, patience: Duration) -> bool {
+        self.poll(patience) == PollFlags::OUT
+    }
+
+    /// What poll(2) says of it, nothing where it takes nothing until then.
+    fn poll(&self, patience: Duration) -> PollFlags {
         let patience = Timespec::try_from(patience).ok();
         let (stdout, stderr) = (io::stdout(), io::stderr());
-        let fd = PollFd::from_borrowed_fd(self.fd(&stdout, &stderr), PollFlags::OUT);
-        poll(&mut [fd], patience.as_ref()).is_ok_and(|count| count > 0)
+        let mut fd = [PollFd::from_borrowed_fd(self.fd(&stdout, &stderr), PollFlags::OUT)];
+        match poll(&mut fd, patience.as_ref()) {
+            Ok(_) => fd[0].revents(),
+            Err(_) => PollFlags::empty(),
+        }
     }
 
     /// Whether it waits for a reader.
@@ -385,6 +397,10 @@ pub(super) fn say_on_stderr(line: &str) {
     if poll(&mut fd, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0) {
         let _ = rustix::io::write(&stderr, &line.as_bytes()[..line.len().min(PIPE_BUF)]);
     }
+}
+
+fn pause(patience: Duration) {
+    let _ = poll(&mut [], Timespec::try_from(patience).ok().as_ref());
 }
 
 fn full() -> io::Error {
@@ -533,6 +549,20 @@ mod tests {
         reader.read_exact(&mut line).unwrap();
         assert_eq!(&line, b"again\n");
         std::fs::remove_file(&path).unwrap();
+    }
+
+    /// Such as the standard error of a server whose collector has died: poll(2) says at once that it may be written, and who tries
+    /// whenever that says so does nothing else.
+    #[test]
+    fn a_pipe_whose_reader_has_gone_is_waited_for() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let mut output = Output::given(&LogTarget::File("a pipe".into()), writer.into());
+        output.look();
+        assert!(output.write(b"read\n").1.is_ok() && output.wait(Duration::ZERO));
+        drop(reader);
+        let (written, result) = output.write(b"unread\n");
+        assert_eq!((written, result.unwrap_err().kind()), (0, io::ErrorKind::WouldBlock));
+        assert!(!output.wait(Duration::ZERO), "nothing can be done before another comes");
     }
 
     #[test]
