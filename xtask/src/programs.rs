@@ -39,6 +39,9 @@ const LONGEST: [&str; 5] = [
     "tidegate --test forbidden",
 ];
 
+/// Those that wait nearly all of their time for what hangs: they run beside the others, one after the other.
+const WAITING: [&str; 2] = ["tidegate --test ldap", "tidegate --test hangs"];
+
 /// A program of tests that cargo has built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Program {
@@ -57,7 +60,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         LONGEST.iter().position(|name| *name == program.name).unwrap_or(LONGEST.len())
     });
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    let failed = run_all(programs, arguments.jobs.unwrap_or(processors + 1).max(1));
+    let (waiting, programs) =
+        programs.into_iter().partition(|program| WAITING.contains(&program.name.as_str()));
+    let failed = run_all([(programs, arguments.jobs.unwrap_or(processors + 1).max(1)), (waiting, 1)]);
     let mut examples = workspace::cargo();
     examples.args(["test", "--workspace", "--locked", "--no-fail-fast", "--doc"]).args(profile);
     let examples = workspace::run(&mut examples);
@@ -99,13 +104,12 @@ fn program(message: &Value) -> Option<Program> {
     Some(Program { name, executable: message["executable"].as_str()?.into(), folder })
 }
 
-/// Runs them, so many at once, and names those that failed.
-fn run_all(programs: Vec<Program>, at_once: usize) -> Vec<String> {
-    let waiting = Mutex::new(VecDeque::from(programs));
+/// Runs them, of each queue so many at once, and names those that failed.
+fn run_all(queues: [(Vec<Program>, usize); 2]) -> Vec<String> {
     let failed = Mutex::new(Vec::new());
-    let work = || {
+    let work = |queue: &Mutex<VecDeque<Program>>| {
         loop {
-            let next = waiting.lock().expect("invariant: no holder panics").pop_front();
+            let next = queue.lock().expect("invariant: no holder panics").pop_front();
             let Some(program) = next else { return };
             let (output, is_passed) = match run_one(&program) {
                 Ok(ended) => ended,
@@ -118,9 +122,12 @@ fn run_all(programs: Vec<Program>, at_once: usize) -> Vec<String> {
             }
         }
     };
+    let queues = queues.map(|(programs, at_once)| (Mutex::new(VecDeque::from(programs)), at_once));
     thread::scope(|scope| {
-        for _ in 0..at_once {
-            scope.spawn(work);
+        for (queue, at_once) in &queues {
+            for _ in 0..*at_once {
+                scope.spawn(|| work(queue));
+            }
         }
     });
     failed.into_inner().expect("invariant: no holder panics")
@@ -169,7 +176,8 @@ mod tests {
             executable: Path::new("/bin").join(executable),
             folder: "/".into(),
         };
-        let failed = run_all(["true", "false", "true", "none-such"].map(program).to_vec(), 2);
+        let (some, others) = (["true", "false"].map(program), ["true", "none-such"].map(program));
+        let failed = run_all([(some.to_vec(), 2), (others.to_vec(), 1)]);
         assert_eq!(failed.len(), 2);
         assert!(failed.contains(&"false".to_owned()) && failed.contains(&"none-such".to_owned()));
     }

@@ -45,12 +45,14 @@ impl Drop for Unattended {
 /// Moves content into the store, to its end or until that is worth nothing any more. Where it breaks off, the application is asked
 /// for the rest; nobody who reads notices. Where that is in vain too, what has come stays as a part, if it can be told from others.
 pub(super) async fn fill_up(
-    mut fill: Fill,
+    fill: Fill,
     body: Body,
     (len, mut rest): (Option<u64>, Option<Rest>),
     unattended: &Rc<Cell<usize>>,
 ) {
     let Some(mut source) = source_of(body) else { return };
+    // It ends before the connection of its source does: whoever sees that end finds what is kept.
+    let mut fill = fill;
     if rest.is_some() {
         fill.keeps_part();
     }

@@ -435,12 +435,15 @@ fn what_is_in_another_session_ends_with_the_run() {
     let file = scenario(&ground, &application.url, &rest);
     for signal in [Signal::INT, Signal::KILL] {
         let asked = application.asked().len();
+        let _ = fs::remove_file(ground.0.join("pid"));
         let mut run = command();
         run.args(["run", &file, "--no-host", "--quiet", "--out"]).arg(ground.0.join("run"));
         let run = run.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut run = run.spawn().unwrap();
         wait_for(|| (application.asked().len() > asked).then_some(()), "load");
-        let pid: u32 = fs::read_to_string(ground.0.join("pid")).unwrap().trim().parse().unwrap();
+        // Nothing of it is waited for before there is load.
+        let pid = || fs::read_to_string(ground.0.join("pid")).ok()?.trim().parse().ok();
+        let pid: u32 = wait_for(pid, "its number");
         kill_process(Pid::from_child(&run), signal).unwrap();
         let _ = run.wait().unwrap();
         wait_for(|| (!is_running(pid)).then_some(()), "the end of what is in another session");
