@@ -244,7 +244,7 @@ impl Template {
         })
     }
 
-    /// The fields of a request that it is made of; for languages the settings say that themselves.
+    /// The fields of a request that it is made of.
     pub(crate) fn fields(&self) -> Vec<&str> {
         let asked = self.pieces.iter().filter_map(|piece| match piece {
             Piece::Asked(asked, _) => Some(&**asked),
@@ -253,6 +253,7 @@ impl Template {
         let fields = asked.flat_map(|asked| match asked {
             Asked::Field(name) => vec![name.as_str()],
             Asked::Cookie(_) => vec!["Cookie"],
+            Asked::Language(_) => vec!["Accept-Language"],
             Asked::Value(value) => value.fields(),
             _ => Vec::new(),
         });

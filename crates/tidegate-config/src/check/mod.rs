@@ -383,9 +383,11 @@ impl<'a> Checker<'a> {
         range: &Range<usize>,
     ) -> Option<Value> {
         let filled;
+        let mut is_filled = false;
         let written = match &entry.value {
             Literal::Text(text) => {
                 filled = self.filled(&item.file.source, text, range)?;
+                is_filled = matches!(filled, Cow::Owned(_));
                 let first = item.file.source.slice(range).chars().next();
                 Written::Text { text: &filled, is_bare: !matches!(first, Some('"' | '#')) }
             }
@@ -397,7 +399,7 @@ impl<'a> Checker<'a> {
             Literal::Other => Written::Other,
         };
         match value::read(kind, words, written, &item.file.folder) {
-            Ok(value) => match self.foreign(item, kind, written) {
+            Ok(value) => match self.foreign(item, kind, written, is_filled) {
                 Some(foreign) if foreign.is_error => {
                     let message = format!("`{}`: {}", item.directive.name, foreign.message);
                     let error = Diagnostic::error(message).at(&item.file.source, range.clone());
@@ -416,7 +418,7 @@ impl<'a> Checker<'a> {
                 }
             },
             Err(error) => {
-                let error = self.meant_by_others(item, kind, words, written, error);
+                let error = self.meant_by_others(item, kind, words, (written, is_filled), error);
                 let error = several_in_one(item, kind, entry, written).unwrap_or(error);
                 let default = item
                     .directive
@@ -438,14 +440,17 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What is said of a value that holds what other servers fill in.
-    fn foreign(&self, item: &Item, kind: Kind, written: Written<'_>) -> Option<Foreign> {
-        match written {
-            Written::Text { text, .. } if self.language.is_settings() => {
-                value::foreign(kind, item.directive.name, text)
-            }
-            _ => None,
+    /// What is said of a value that holds what other servers fill in. What has come of the environment (`is_filled`) is shown to
+    /// nobody: it may be a secret.
+    fn foreign(&self, item: &Item, kind: Kind, written: Written<'_>, is_filled: bool) -> Option<Foreign> {
+        let Written::Text { text, .. } = written else { return None };
+        let found =
+            value::foreign(kind, item.directive.name, text).filter(|_| self.language.is_settings())?;
+        if !is_filled || !found.shows_value {
+            return Some(found);
         }
+        let help = "write the placeholder in its place, and leave `${…}` as it is".to_owned();
+        Some(Foreign { help, shows_value: false, ..found })
     }
 
     /// What is wrong with a value, where it would be right in the words of this server.
@@ -454,14 +459,14 @@ impl<'a> Checker<'a> {
         item: &Item,
         kind: Kind,
         words: &'static [&'static str],
-        written: Written<'_>,
+        (written, is_filled): (Written<'_>, bool),
         error: ValueError,
     ) -> ValueError {
         let reads = |text: &str| {
             let written = Written::Text { text, is_bare: false };
             value::read(kind, words, written, &item.file.folder).is_ok()
         };
-        match self.foreign(item, kind, written) {
+        match self.foreign(item, kind, written, is_filled) {
             Some(foreign) if foreign.is_error => ValueError { message: foreign.message, help: foreign.help },
             Some(foreign) if foreign.meant.as_deref().is_none_or(reads) => {
                 ValueError { help: foreign.help, ..error }

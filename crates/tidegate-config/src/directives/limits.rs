@@ -177,7 +177,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "linger-timeout", &[one("time", Kind::Duration { least: 0, most: HOUR })], "linger-timeout \"2s\"",
         "How long a closing connection waits for the client to stop sending, so that the client sees the answer. It waits \
          where something that was sent is unread, behind an answer of more than ten segments, and with HTTP/2, where a \
-         client that goes on reading has this time anew, up to fifteen times.",
+         client that goes on reading has this time anew, up to five times.",
         "linger-timeout \"5s\""),
     of_request(|limits, item| limits.ranges = u16::try_from(number(item)).unwrap_or(u16::MAX),
         "ranges", &[one("count", Kind::Number { least: 1, most: 1000 })], "ranges 64",

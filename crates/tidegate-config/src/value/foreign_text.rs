@@ -16,6 +16,8 @@ pub(crate) struct Foreign {
     pub is_error: bool,
     /// The value as it was meant, where all of it can be said here.
     pub meant: Option<String>,
+    /// The help shows more of the value than what others fill in.
+    pub shows_value: bool,
 }
 
 /// Whether variables have a meaning in a value of this type, and what is said where they have none.
@@ -133,7 +135,7 @@ fn in_template(kind: Kind, known: &[&str], text: &str) -> Option<Foreign> {
             format!("`{written}` stays as it is written: placeholders are written in curly brackets")
         }
     };
-    Some(Foreign { message, help, is_error, meant: is_whole.then_some(meant) })
+    Some(Foreign { message, help, is_error, meant: is_whole.then_some(meant), shows_value: is_whole })
 }
 
 fn in_fixed(kind: Kind, filled: Option<Filled>, text: &str) -> Option<Foreign> {
@@ -152,6 +154,7 @@ fn in_fixed(kind: Kind, filled: Option<Filled>, text: &str) -> Option<Foreign> {
             help: format!("write `\"{}\"`", meant.replace('"', "\\\"")),
             is_error: is_path,
             meant: None,
+            shows_value: true,
         });
     }
     let placeholder = placeholder_in(text).map(|name| format!("{{{name}}}"));
@@ -167,7 +170,7 @@ fn in_fixed(kind: Kind, filled: Option<Filled>, text: &str) -> Option<Foreign> {
         }
         Filled::Placeholders(_) | Filled::Log => return None,
     };
-    Some(Foreign { message, help: help.to_owned(), is_error: is_path, meant: None })
+    Some(Foreign { message, help: help.to_owned(), is_error: is_path, meant: None, shows_value: false })
 }
 
 /// What another server would fill in, at the beginning of a text.

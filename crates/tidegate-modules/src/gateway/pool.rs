@@ -3,6 +3,7 @@
 
 use super::places::{Place, PlaceLimits, Places, Refused};
 use super::pool_messages::{MemberDemand, PoolAddress, PoolDemand, PoolMember, PoolPhase, PoolUpdate};
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
@@ -54,6 +55,8 @@ struct Member {
     hung: AtomicU64,
     /// It is ended: it gets no further requests, whatever its places.
     is_hung: AtomicBool,
+    /// It had a request whose client has gone, and may be at work for it still: no answer has come since.
+    is_abandoned: AtomicBool,
     attendance: Mutex<Attendance>,
 }
 
@@ -77,6 +80,7 @@ impl Member {
             answered: AtomicU64::new(0),
             hung: AtomicU64::new(0),
             is_hung: AtomicBool::new(false),
+            is_abandoned: AtomicBool::new(false),
             attendance: Mutex::default(),
         })
     }
@@ -131,10 +135,13 @@ impl State {
         self.members.iter().chain(&self.leaving).map(|member| member.counted()).sum()
     }
 
-    /// Takes a place of the member with the smallest share in use; of one of `left` where there is no other.
+    /// Takes a place of the member with the smallest share in use; of one that may be at work for nobody, and then of one of `left`,
+    /// where there is no other.
     fn take(&self, left: &[Address]) -> Option<Arc<Member>> {
         loop {
-            let rank = |member: &Arc<Member>| Some((left.contains(&member.address), member.load()?));
+            let rank = |member: &Arc<Member>| {
+                Some((left.contains(&member.address), member.is_abandoned.load(Relaxed), member.load()?))
+            };
             let (_, member) = self
                 .members
                 .iter()
@@ -209,7 +216,7 @@ impl Pool {
                 continue;
             };
             member.requests.fetch_add(1, Relaxed);
-            return Ok(Lease { pool: self.clone(), member, _place: place });
+            return Ok(Lease { pool: self.clone(), member, is_answered: Cell::new(false), _place: place });
         }
     }
 
@@ -301,6 +308,7 @@ impl Pool {
 pub struct Lease {
     pool: Arc<Pool>,
     member: Arc<Member>,
+    is_answered: Cell<bool>,
     /// Dropped after `Drop::drop` has run, so that the count of the member is right when it is given on.
     _place: Place,
 }
@@ -320,6 +328,8 @@ impl Lease {
     #[inline]
     pub fn answered(&self) {
         self.member.answered.fetch_add(1, Relaxed);
+        self.member.is_abandoned.store(false, Relaxed);
+        self.is_answered.set(true);
     }
 
     /// Tells when nobody accepts connections there any more.
@@ -341,6 +351,9 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        if !self.is_answered.get() {
+            self.member.is_abandoned.store(true, Relaxed);
+        }
         let in_use = self.member.in_use.fetch_sub(1, SeqCst);
         if in_use > self.member.offered() {
             self.pool.recount();

@@ -263,6 +263,24 @@ mod tests {
     }
 
     #[test]
+    fn who_may_be_at_work_for_nobody_is_taken_last() {
+        let directory = PoolDirectory::default();
+        let pool = directory.pool("app");
+        directory.apply(update(2, &[1, 2]));
+        let left = take(&pool).expect("a place");
+        let abandoned = left.address().clone();
+        drop(left);
+        let others = [take(&pool).expect("a place"), take(&pool).expect("a place")];
+        assert!(others.iter().all(|other| *other.address() != abandoned), "the other one is free");
+        let last = take(&pool).expect("a place");
+        assert_eq!(*last.address(), abandoned);
+        last.answered();
+        drop((last, others));
+        let next = take(&pool).expect("a place");
+        assert_eq!(*next.address(), abandoned, "it has answered since, and the others have not");
+    }
+
+    #[test]
     fn who_has_not_answered_gets_no_further_request_where_it_is_ended() {
         for ends_hung in [true, false] {
             let directory = PoolDirectory::default();

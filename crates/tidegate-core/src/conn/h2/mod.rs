@@ -69,6 +69,8 @@ pub(super) struct Http2 {
     wanted: Terms,
     /// Bytes of all answers since streams were looked at last.
     moved: u32,
+    /// Requests when it was idle last.
+    served: u32,
     is_closing: bool,
     /// It is closed as soon as no stream is open: nobody waits for requests that are on their way.
     is_dismissed: bool,
@@ -77,8 +79,9 @@ pub(super) struct Http2 {
     late: u64,
 }
 
-/// How often a client that still reads is given the time of `linger-timeout`: half a minute with its default.
-const LINGERS: u8 = 15;
+/// How often a client that still reads is given the time of `linger-timeout`: ten seconds with its default. One that only sends
+/// looks the same.
+const LINGERS: u8 = 5;
 
 /// What comes while nothing but the client's end is waited for. A client may hold answers that were acknowledged for it and that it
 /// has not read; as it reads them it opens windows, and where the kernel answers those with a reset it gives up what is unread.
@@ -377,6 +380,7 @@ impl Connection {
             is_awaited: false,
             terms,
             wanted: terms,
+            served: 0,
             is_closing: false,
             is_dismissed: false,
             linger: Linger::default(),
@@ -568,6 +572,10 @@ impl Connection {
             h2.reader.restore(h2.terms.grace);
         }
         let (timer, after) = if h2.is_idle() && !is_stuck {
+            let has_served = std::mem::replace(&mut h2.served, self.served) != self.served;
+            if self.timer == Timer::Idle && !has_served {
+                return; // a client that says something without asking for anything is as idle as before
+            }
             h2.reader.begin(h2.terms.grace, progress::now());
             (Timer::Idle, keep_alive_timeout)
         } else {
