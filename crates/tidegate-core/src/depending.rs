@@ -144,7 +144,7 @@ mod tests {
             ("route \"/a\" { unless match \"m\"; respond 200 }; respond 404", "X-M Cookie", false),
             ("header \"X-Me\" \"{header.X-V}\"; respond 200", "X-V", false),
             ("redirect \"/{value.c}\"", "Cookie X-C", false),
-            ("languages \"en\" \"de\"; hand-to \"/{language}/a\"", "Accept-Language", false),
+            ("languages \"en\" \"de\"; redirect \"/{language}/a\"", "Accept-Language", false),
             ("header \"Vary\" off; redirect \"/{value.c}\"", "", false),
             ("route \"/a\" { when client \"10.0.0.1\"; respond 200 }; respond 404", "", true),
             ("route \"/a\" { when value \"who\"; respond 200 }; respond 404", "", true),
