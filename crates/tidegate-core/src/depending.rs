@@ -96,6 +96,10 @@ impl OfRoute {
             let template = Template::parse(text, Scope::of(route));
             template.fields().into_iter().for_each(|name| push(&mut of.making, name));
             of.chooses_clients |= is_way && template.is_about_client();
+            // Another route answers.
+            if is_way && matches!(route.action, Action::HandTo { .. }) && template.has_language() {
+                push(&mut of.making, "Accept-Language");
+            }
         }
         of
     }
@@ -144,7 +148,7 @@ mod tests {
             ("route \"/a\" { unless match \"m\"; respond 200 }; respond 404", "X-M Cookie", false),
             ("header \"X-Me\" \"{header.X-V}\"; respond 200", "X-V", false),
             ("redirect \"/{value.c}\"", "Cookie X-C", false),
-            ("languages \"en\" \"de\"; redirect \"/{language}/a\"", "Accept-Language", false),
+            ("languages \"en\" \"de\"; redirect \"/{language}/a\"", "", false), // says so itself
             ("header \"Vary\" off; redirect \"/{value.c}\"", "", false),
             ("route \"/a\" { when client \"10.0.0.1\"; respond 200 }; respond 404", "", true),
             ("route \"/a\" { when value \"who\"; respond 200 }; respond 404", "", true),
@@ -155,5 +159,14 @@ mod tests {
         ] {
             assert_eq!(last_of(routes), (fields.to_owned(), is_for_some), "{routes}");
         }
+    }
+
+    /// What answers there knows of no languages.
+    #[test]
+    fn who_hands_on_by_language_says_so() {
+        let text = "listen \"127.0.0.1:1\"\nsite { route \"/f/*\" { languages \"en\" \"de\"; hand-to \"/g/{language}\" }; route \"/g/*\" { respond 200 }; respond 404 }\n";
+        let loaded = tidegate_config::load_str("a", text, Path::new("/"), &ProcessEnvironment);
+        let depending = Depending::of(&loaded.settings.expect(text).sites[0].routes);
+        assert_eq!(depending.fields(0, |_| true), Some(vec!["Accept-Language".into()]));
     }
 }

@@ -244,7 +244,14 @@ impl Template {
         })
     }
 
-    /// The fields of a request that it is made of.
+    /// Whether it holds the language that the client prefers. Routes with `languages` say so themselves on what they answer.
+    pub(crate) fn has_language(&self) -> bool {
+        let is_language =
+            |piece: &Piece| matches!(piece, Piece::Asked(asked, _) if matches!(**asked, Asked::Language(_)));
+        self.pieces.iter().any(is_language)
+    }
+
+    /// The fields of a request that it is made of, but for languages.
     pub(crate) fn fields(&self) -> Vec<&str> {
         let asked = self.pieces.iter().filter_map(|piece| match piece {
             Piece::Asked(asked, _) => Some(&**asked),
@@ -253,7 +260,6 @@ impl Template {
         let fields = asked.flat_map(|asked| match asked {
             Asked::Field(name) => vec![name.as_str()],
             Asked::Cookie(_) => vec!["Cookie"],
-            Asked::Language(_) => vec!["Accept-Language"],
             Asked::Value(value) => value.fields(),
             _ => Vec::new(),
         });
