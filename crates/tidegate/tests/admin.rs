@@ -210,7 +210,11 @@ fn what_nobody_confirms_goes_later_where_it_cannot_go_at_once() {
     assert_eq!(fs::read_to_string(&site).unwrap(), SITES);
     assert!(fs::read_to_string(&other).unwrap().contains("by hand"), "it was none of that change");
     // A file of the change that somebody has changed again is not lost either.
-    assert_eq!(put(&folder, &tag(&folder), &[(&site, &two)], Some(1)).status, 200);
+    // The settings before are in force a moment before nothing is said to be on its way any more.
+    wait_for(
+        || (put(&folder, &tag(&folder), &[(&site, &two)], Some(1)).status == 200).then_some(()),
+        "the next change",
+    );
     fs::write(&site, two.replace("two", "three")).unwrap();
     let said = server.line("was changed by somebody else since revision");
     assert!(said.contains("what it has changed stays"), "{said}");

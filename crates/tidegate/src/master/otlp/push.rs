@@ -187,7 +187,7 @@ mod tests {
             let mut first = asked();
             while first.write_all(&hint.repeat(100)).is_ok() {}
             let mut second = asked();
-            let end = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+            let end = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
             second.write_all(&[&*hint.repeat(INTERIM_MAX as usize), end].concat()).unwrap();
             drop(second);
             let mut third = asked();
