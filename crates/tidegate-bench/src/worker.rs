@@ -674,7 +674,7 @@ mod tests {
         let request = plan.mix.prepared[0].bytes.len() as u64;
         let outcome = run(plan, &Stop::default(), |_| {}).unwrap();
         let counts = outcome.totals().counts;
-        assert!(counts.warmup > 0 && counts.warmup_bytes > 0, "{counts:?}");
+        assert!(counts.warmup >= 4 && counts.warmup_bytes > 0, "{counts:?}");
         assert_eq!((counts.answered, counts.body_bytes), (8, 8 * SIZE as u64));
         assert_eq!(counts.bytes_sent, 8 * request);
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n".len();

@@ -119,15 +119,19 @@ mod tests {
     use std::path::Path;
     use tidegate_config::ProcessEnvironment;
 
-    /// What the answer of a site to a path that all of its routes fit depends on.
-    fn last_of(routes: &str) -> (String, bool) {
+    fn routes_of(site: &str) -> Vec<Route> {
         let top = "value \"c\" from=\"{cookie.c}{header.X-C}\" { \"a\" \"b\" }\nvalue \"who\" from=\"{client}\" { \"a\" \"b\" }\n\
                    match \"m\" { header \"X-M\"; cookie \"m\" }\n";
-        let text = format!("listen \"127.0.0.1:1\"\n{top}site {{ {routes} }}\n");
+        let text = format!("listen \"127.0.0.1:1\"\n{top}site {{ {site} }}\n");
         let loaded = tidegate_config::load_str("a", &text, Path::new("/"), &ProcessEnvironment);
         let settings = loaded.settings.unwrap_or_else(|| panic!("{text}"));
-        let routes = &settings.sites[0].routes;
-        let (depending, last) = (Depending::of(routes), routes.len() - 1);
+        settings.sites[0].routes.clone()
+    }
+
+    /// What the answer of a site to a path that all of its routes fit depends on.
+    fn last_of(site: &str) -> (String, bool) {
+        let routes = routes_of(site);
+        let (depending, last) = (Depending::of(&routes), routes.len() - 1);
         let fields = depending.fields(last, |_| true).unwrap_or_default();
         (fields.join(" "), depending.is_for_some(last, |_| true))
     }
@@ -164,9 +168,10 @@ mod tests {
     /// What answers there knows of no languages.
     #[test]
     fn who_hands_on_by_language_says_so() {
-        let text = "listen \"127.0.0.1:1\"\nsite { route \"/f/*\" { languages \"en\" \"de\"; hand-to \"/g/{language}\" }; route \"/g/*\" { respond 200 }; respond 404 }\n";
-        let loaded = tidegate_config::load_str("a", text, Path::new("/"), &ProcessEnvironment);
-        let depending = Depending::of(&loaded.settings.expect(text).sites[0].routes);
+        let routes = routes_of(
+            "route \"/f/*\" { languages \"en\" \"de\"; hand-to \"/g/{language}\" }; route \"/g/*\" { respond 200 }; respond 404",
+        );
+        let depending = Depending::of(&routes);
         assert_eq!(depending.fields(0, |_| true), Some(vec!["Accept-Language".into()]));
     }
 }

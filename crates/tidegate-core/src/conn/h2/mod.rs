@@ -71,6 +71,7 @@ pub(super) struct Http2 {
     moved: u32,
     /// Requests when it was idle last.
     served: u32,
+    idle: IdleSince,
     is_closing: bool,
     /// It is closed as soon as no stream is open: nobody waits for requests that are on their way.
     is_dismissed: bool,
@@ -89,6 +90,15 @@ const LINGERS: u8 = 5;
 struct Linger {
     has_moved: bool,
     times: u8,
+}
+
+/// Since when a connection is idle: the end of its last request, or its beginning. Whatever else its client says, in whichever
+/// pieces, leaves it so.
+struct IdleSince {
+    /// As [`progress::now`].
+    now: u32,
+    /// Of the worker.
+    turn: u32,
 }
 
 /// A request that could not be answered at once.
@@ -381,6 +391,7 @@ impl Connection {
             terms,
             wanted: terms,
             served: 0,
+            idle: IdleSince { now: progress::now(), turn: cx.turn },
             is_closing: false,
             is_dismissed: false,
             linger: Linger::default(),
@@ -572,16 +583,25 @@ impl Connection {
             h2.reader.restore(h2.terms.grace);
         }
         let (timer, after) = if h2.is_idle() && !is_stuck {
+            let now = progress::now();
             let has_served = std::mem::replace(&mut h2.served, self.served) != self.served;
-            if self.timer == Timer::Idle && !has_served {
-                return; // a client that says something without asking for anything is as idle as before
+            if has_served {
+                h2.idle = IdleSince { now, turn: cx.turn };
             }
-            h2.reader.begin(h2.terms.grace, progress::now());
-            (Timer::Idle, keep_alive_timeout)
+            if self.timer == Timer::Idle && !has_served {
+                return;
+            }
+            h2.reader.begin(h2.terms.grace, now);
+            let idle_for = Duration::from_millis(now.wrapping_sub(h2.idle.now).into());
+            (Timer::Idle, keep_alive_timeout.saturating_sub(idle_for))
         } else {
             (Timer::Streams, h2.reader.span(h2.terms))
         };
+        let turn = h2.idle.turn;
         self.arm_anew(timer, after, key, cx);
+        if timer == Timer::Idle {
+            self.idle_since = turn;
+        }
     }
 
     /// The timer has come while something was under way: whoever has moved too little for too long is given
