@@ -102,6 +102,11 @@ impl Connection {
         self.end_mark.set(EndMark::Awaited);
     }
 
+    /// Whether that mark is still to come: whatever has been received, the peer has not ended.
+    pub fn awaits_end_mark(&self) -> bool {
+        self.end_mark.get() == EndMark::Awaited
+    }
+
     pub(crate) fn count_exchange(&mut self) {
         self.exchanges = self.exchanges.saturating_add(1);
     }

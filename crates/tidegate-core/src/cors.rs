@@ -3,7 +3,7 @@
 
 use crate::exchange::Exchange;
 use tidegate_config::settings::Cors;
-use tidegate_http::{FieldLines, Method};
+use tidegate_http::{FieldLines, Method, vary};
 
 /// The origin that asks, where the request is the question of a browser whether a page may send what it wants to (a CORS
 /// preflight request).
@@ -19,11 +19,7 @@ pub(crate) const OF_CORS: [&str; 3] =
 
 /// Says which origin may have an answer, and that it is another answer for another one.
 pub fn allow(cors: &Cors, origin: Option<&str>, lines: &mut FieldLines) {
-    if !lines.all("Vary").any(|line| {
-        tidegate_http::field::list_elements(line).any(|name| name.eq_ignore_ascii_case(b"origin"))
-    }) {
-        lines.push("Vary", "Origin");
-    }
+    vary::add(lines, [&b"Origin"[..]]);
     lines.remove(OF_CORS[0]);
     lines.remove(OF_CORS[1]);
     let Some(origin) = origin else {

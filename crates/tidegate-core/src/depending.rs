@@ -13,6 +13,9 @@ pub(crate) struct Depending {
     routes: Vec<OfRoute>,
     /// The first route with any fields; all in front of it depend on nothing.
     first: usize,
+    /// Those whose conditions look at fields, and those whose conditions look at who asks.
+    choosing: Vec<usize>,
+    choosing_clients: Vec<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -34,7 +37,13 @@ impl Depending {
     pub(crate) fn of(routes: &[Route]) -> Depending {
         let routes: Vec<_> = routes.iter().map(OfRoute::of).collect();
         let has_fields = |route: &OfRoute| !route.choosing.is_empty() || !route.making.is_empty();
-        Depending { first: routes.iter().position(has_fields).unwrap_or(usize::MAX), routes }
+        let those = |is: fn(&OfRoute) -> bool| (0..routes.len()).filter(|at| is(&routes[*at])).collect();
+        Depending {
+            first: routes.iter().position(has_fields).unwrap_or(usize::MAX),
+            choosing: those(|route| !route.choosing.is_empty()),
+            choosing_clients: those(|route| route.chooses_clients),
+            routes,
+        }
     }
 
     /// Whether an answer of a route may depend on a field.
@@ -45,10 +54,9 @@ impl Depending {
     /// The fields that an answer of a route depends on; `fits` says which of the routes in front of it the path fits.
     pub(crate) fn fields(&self, index: usize, fits: impl Fn(usize) -> bool) -> Option<Vec<Rc<str>>> {
         let own = self.routes.get(index).filter(|own| self.may_vary(index) && !own.is_untold)?;
-        let passed = self.routes.iter().enumerate().take(index).skip(self.first);
-        let passed = passed.filter(|(at, route)| !route.choosing.is_empty() && fits(*at));
+        let passed = self.choosing.iter().copied().take_while(|at| *at < index).filter(|at| fits(*at));
         let mut fields = own.choosing.clone();
-        let more = passed.flat_map(|(_, route)| &route.choosing).chain(&own.making);
+        let more = passed.flat_map(|at| &self.routes[at].choosing).chain(&own.making);
         more.for_each(|name| push(&mut fields, name));
         (!fields.is_empty()).then_some(fields)
     }
@@ -56,8 +64,8 @@ impl Depending {
     /// Whether an answer of a route is not for everybody who asks for the path.
     pub(crate) fn is_for_some(&self, index: usize, fits: impl Fn(usize) -> bool) -> bool {
         let Some(own) = self.routes.get(index) else { return false };
-        let mut passed = self.routes.iter().enumerate().take(index);
-        own.is_guarded || own.chooses_clients || passed.any(|(at, route)| route.chooses_clients && fits(at))
+        let mut passed = self.choosing_clients.iter().take_while(|at| **at < index);
+        own.is_guarded || own.chooses_clients || passed.any(|at| fits(*at))
     }
 }
 

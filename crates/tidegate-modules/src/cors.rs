@@ -4,7 +4,7 @@
 use tidegate_config::settings::{Cors, Shared};
 use tidegate_core::cors::{allow, question};
 use tidegate_core::{Exchange, Gate, Response, Verdict, answer};
-use tidegate_http::{FieldLines, Status};
+use tidegate_http::{FieldLines, Status, vary};
 
 /// The gate of a route with `cors`, which answers such questions: no gate behind it, and nothing that answers the route, ever
 /// gets one. So it stands in front of logins, which browsers do not tell of when they ask.
@@ -37,7 +37,7 @@ impl Preflight {
         match asked {
             Some(asked) if cors.headers.iter().any(|name| name == "*") => {
                 lines.push("Access-Control-Allow-Headers", asked);
-                lines.push("Vary", "Access-Control-Request-Headers");
+                vary::add(&mut lines, [&b"Access-Control-Request-Headers"[..]]);
             }
             Some(_) if !cors.headers.is_empty() => {
                 lines.push("Access-Control-Allow-Headers", cors.headers.join(", "));

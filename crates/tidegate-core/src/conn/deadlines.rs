@@ -1,7 +1,8 @@
 //! The deadlines of a connection: which is armed, and what becomes of a client that is too slow for it.
 //!
 //! One timer of the wheel serves all of them. `Connection::run` says by [`Connection::arm`] what is waited for; when it fires
-//! `on_timer` has [`Connection::time_out`] judge. Slow readers are judged by what they have taken (`progress`).
+//! `on_timer` has [`Connection::time_out`] judge. Slow readers are judged by what they have taken, and slow senders by what has come
+//! (`progress`).
 
 use super::backlog::Backlog;
 use super::content::Incoming;
@@ -76,7 +77,10 @@ impl Connection {
             Some(Work { incoming: Some(incoming), .. })
                 if incoming.has_least_rate() && incoming.wants_more() =>
             {
-                (Timer::Body, limits.rate_grace)
+                if self.timer != Timer::Body {
+                    self.await_content(key, cx);
+                }
+                return;
             }
             Some(work) if self.is_client_in_doubt() => {
                 if self.timer != Timer::Doubt {
@@ -114,9 +118,6 @@ impl Connection {
             } else {
                 cx.stats.keep_alive.sub(1);
             }
-        }
-        if timer == Timer::Body {
-            self.window = 0;
         }
         self.idle_since = cx.turn;
     }
@@ -165,8 +166,9 @@ impl Connection {
             }
             Timer::Body => {
                 let terms = sending_terms(self.limits(&cx.engine));
-                if self.is_fast_enough(terms) {
-                    self.arm_for(Timer::Body, terms.grace, key, cx);
+                let moved = std::mem::take(&mut self.window);
+                if let Some(after) = self.reader.look_after(moved, progress::now(), terms) {
+                    self.arm_for(Timer::Body, after, key, cx);
                     return Next::Wait;
                 }
                 cx.stats.timeouts.add(Timeout::Body, 1);
@@ -191,6 +193,14 @@ impl Connection {
         self.reader.begin(terms.grace, progress::now());
         self.window = 0;
         self.arm_for(Timer::Write, self.reader.span(terms), key, cx);
+    }
+
+    /// Waits for the client to send what it has announced.
+    fn await_content(&mut self, key: Key, cx: &mut Ctx) {
+        let terms = sending_terms(self.limits(&cx.engine));
+        self.reader.begin_counting(terms.grace, progress::now());
+        self.window = 0;
+        self.arm_for(Timer::Body, self.reader.span(terms), key, cx);
     }
 
     /// The client has been waited for: is it still reading?
@@ -229,11 +239,6 @@ impl Connection {
         let waiting = queue.waiting;
         // Where nobody acknowledges anything, what the kernel has accepted and no longer has was taken.
         (queue.acknowledged.unwrap_or_else(|| u64::from(self.window).wrapping_sub(waiting)), waiting)
-    }
-
-    fn is_fast_enough(&mut self, terms: Terms) -> bool {
-        let moved = std::mem::take(&mut self.window);
-        f64::from(moved) >= f64::from(terms.rate) * terms.grace.as_secs_f64()
     }
 
     /// Too slow: 408 where nothing has been answered yet, and close.

@@ -103,7 +103,7 @@ fn millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// A client that a full socket waits for.
+/// A client that a full socket waits for, or that content is waited for from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reader {
     /// Bytes that it had taken when it was looked at last; where that counts from does not matter. Or [`UNKNOWN`].
@@ -122,6 +122,11 @@ impl Reader {
     /// Begins to wait for it; the first look comes after [`Terms::first_span`].
     pub(super) fn begin(&mut self, grace: Duration, now: u32) {
         *self = Reader { taken: UNKNOWN, patience: Patience::new(grace), since: now };
+    }
+
+    /// Begins to wait for what it sends: from here on all that comes is known.
+    pub(super) fn begin_counting(&mut self, grace: Duration, now: u32) {
+        *self = Reader { taken: 0, patience: Patience::new(grace), since: now };
     }
 
     /// It is waited for again from now on, with the patience that there was.
@@ -147,6 +152,11 @@ impl Reader {
         // May run backwards where the kernel only estimates.
         let moved = if before == UNKNOWN { 0 } else { taken.wrapping_sub(before).cast_signed().max(0) };
         self.patience.spend(waited, moved.cast_unsigned(), terms).then(|| self.span(terms))
+    }
+
+    /// So much has moved since the last look, as [`Reader::look`].
+    pub(super) fn look_after(&mut self, moved: u32, now: u32, terms: Terms) -> Option<Duration> {
+        self.look(self.taken.wrapping_add(moved.into()), now, terms)
     }
 
     /// It has nothing to take at present.
@@ -186,7 +196,7 @@ pub(super) enum Waits {
 
 impl StreamPace {
     pub(super) fn new(grace: Duration, now: u32) -> StreamPace {
-        StreamPace { patience: Patience::new(grace), moved: 0, end: 0, since: now, is_waiting: true }
+        StreamPace { patience: Patience::new(grace), moved: 0, end: 0, since: now, is_waiting: false }
     }
 
     /// So many bytes went either way.

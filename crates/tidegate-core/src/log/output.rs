@@ -28,6 +28,9 @@ use tidegate_io::off_limits;
 /// How long nobody looks at a pipe that others write to, or that has too little room: poll(2) says of neither when it is over.
 const TURN: Duration = Duration::from_millis(5);
 
+/// How long nobody looks at a pipe without a reader: poll(2) does not tell of the next one.
+const READERLESS: Duration = Duration::from_millis(20);
+
 /// What a file says that takes no more (`EFBIG`).
 const TOO_LARGE: &str = "the limit of file sizes is reached (`ulimit -f`, LimitFSIZE=), or the file is as large as its file system \
                          takes: rotate it";
@@ -333,7 +336,7 @@ impl Output {
         }
     }
 
-    /// Waits until a pipe takes something, for so long at most; whether it does.
+    /// Waits until a pipe takes something, for so long at most; whether it does, or is worth another try.
     pub(super) fn wait(&self, patience: Duration) -> bool {
         if let Some(delivery) = &self.delivery {
             return delivery.wait(patience);
@@ -344,7 +347,8 @@ impl Output {
         }
         let events = self.poll(patience);
         if events.intersects(PollFlags::ERR | PollFlags::HUP) {
-            pause(patience); // its reader has gone, which is told at once: another may come
+            pause(patience.min(READERLESS)); // its reader has gone, which is told at once: another may come
+            return true;
         }
         events == PollFlags::OUT
     }
@@ -562,7 +566,9 @@ mod tests {
         drop(reader);
         let (written, result) = output.write(b"unread\n");
         assert_eq!((written, result.unwrap_err().kind()), (0, io::ErrorKind::WouldBlock));
-        assert!(!output.wait(Duration::ZERO), "nothing can be done before another comes");
+        let before = std::time::Instant::now();
+        assert!(output.wait(Duration::from_secs(1)), "another may have come");
+        assert!(before.elapsed() >= READERLESS, "who tries again and again does nothing else");
     }
 
     #[test]

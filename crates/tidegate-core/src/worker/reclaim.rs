@@ -153,7 +153,9 @@ impl Worker {
     pub(super) fn flush(&mut self, key: Key, why: Flush) {
         self.cx.stats.keep_alive_flushes.add(1);
         self.cx.stats.keep_alive_flush_reasons.add(why, 1);
-        match self.connections.get_mut(key).filter(|connection| connection.is_multiplexed()) {
+        // Where something is short it has to be there now.
+        let is_pressing = matches!(why, Flush::Descriptors | Flush::Memory);
+        match self.connections.get_mut(key).filter(|connection| connection.is_multiplexed() && !is_pressing) {
             // Its client may hold answers that it has not read, and sends something as it reads them.
             Some(connection) => {
                 connection.end_keep_alive();

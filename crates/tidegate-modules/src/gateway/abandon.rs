@@ -1,7 +1,8 @@
-//! What is left of a FastCGI request when nobody reads its answer any more.
+//! What is left of a request by FastCGI or CGI when nobody reads its answer any more.
 //!
 //! Where all of the answer is here that anybody wants, only the record that ends the request is missing: it is waited
-//! for ([`finish`]), and connection and place are the next request's. Else the client has gone, and the application is
+//! for ([`finish`]), and connection and place are the next request's. So is the end of a CGI script, which may have more to do
+//! than to answer: it is ended with its connection. Else the client has gone, and the application is
 //! told ([`abandon`]): its place is free at once, and the connection is closed when it has ended the request, or soon. It
 //! is not used again: applications that have not read the record by the end of the request take it for the beginning of
 //! the next.
@@ -30,10 +31,16 @@ thread_local! {
 const MOST: usize = 256;
 /// Bytes that are read for nobody while the end is waited for: an application that sends more does not end soon.
 const SURPLUS: usize = 64 << 10;
+/// The same of a script, which is asked for the head of an answer as for all of it.
+const SCRIPT_SURPLUS: usize = 16 << 20;
 
 /// Waits for the end of a request, for so long, without a client. All of the request has been sent, and of the answer
 /// nobody wants more.
 pub(super) fn finish(line: Checkout, content: Content, patience: Duration) {
+    if line.connection.awaits_end_mark() {
+        runtime::try_with(|runtime| runtime.spawn(await_script(line)));
+        return;
+    }
     if !content.ends_with_record() {
         return;
     }
@@ -75,6 +82,25 @@ async fn await_end(line: Checkout, mut content: Content, patience: Duration) {
     } else if content.may_keep() {
         line.pool.put(line.connection, monotonic_ns());
     }
+}
+
+/// Waits for the end of a script, whose stub ends one that takes too long; there are no more of them than places.
+async fn await_script(line: Checkout) {
+    let mut left = SCRIPT_SURPLUS;
+    poll_fn(|cx| {
+        while left > 0 {
+            let received = std::task::ready!(runtime::with_scratch(|scratch| {
+                let room = left.min(scratch.len());
+                line.connection.poll_recv(cx, &mut scratch[..room])
+            }));
+            match received {
+                Ok(0) | Err(_) => break,
+                Ok(count) => left -= count,
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
 }
 
 /// Lets go of an answer that has not ended.

@@ -398,19 +398,25 @@ impl Call {
         }
         let len = head.len.filter(|_| has_body);
         if let Some((content, may_keep)) = reader.take_whole(len) {
-            return Ok(self.complete(head, line, content, FieldLines::new(), may_keep, now));
+            self.let_go(line, may_keep, now);
+            return Ok(self.complete(head, content, FieldLines::new()));
         }
         let (mut content, early) = reader.take().into_content(len).map_err(Fault::Answer)?;
         if !content.is_complete() {
             content.is_about(|| self.about());
         }
+        let is_sent = self.upload.is_complete();
         // A local redirect has nothing behind its head (RFC 3875 section 6.2.2), whether the end has come or not.
         if content.is_complete() || (head.local_redirect().is_some() && content.ends_with_connection()) {
             content.check_announced().map_err(Fault::Answer)?;
-            let (trailers, may_keep) = (content.take_trailers(), content.may_keep());
-            return Ok(self.complete(head, line, early, trailers, may_keep, now));
+            let trailers = content.take_trailers();
+            if is_sent && line.connection.awaits_end_mark() {
+                finish(line, content, self.link.timeout);
+            } else {
+                self.let_go(line, content.may_keep(), now);
+            }
+            return Ok(self.complete(head, early, trailers));
         }
-        let is_sent = self.upload.is_complete();
         if let Some(reply) = self.elsewhere(&head) {
             // By FastCGI the end is a record of its own, which may come later.
             if is_sent {
@@ -439,20 +445,16 @@ impl Call {
         Ok(respond(head, Body::Stream { len, has_trailers: false, stream: Box::new(relay) }))
     }
 
-    /// All of an answer is here; `may_keep` where its connection can be used again, `now` as above.
-    fn complete(
-        &mut self,
-        head: AnswerHead,
-        line: Checkout,
-        content: Vec<u8>,
-        trailers: FieldLines,
-        may_keep: bool,
-        now: u64,
-    ) -> Reply {
+    /// The application has done its part; `may_keep` where its connection can be used again, `now` as above.
+    fn let_go(&self, line: Checkout, may_keep: bool, now: u64) {
         if may_keep && self.upload.is_complete() {
             line.pool.put(line.connection, now);
         }
         drop(line.pick);
+    }
+
+    /// All of an answer is here.
+    fn complete(&mut self, head: AnswerHead, content: Vec<u8>, trailers: FieldLines) -> Reply {
         if let Some(reply) = self.elsewhere(&head) {
             return reply;
         }

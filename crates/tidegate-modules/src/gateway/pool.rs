@@ -55,8 +55,8 @@ struct Member {
     hung: AtomicU64,
     /// It is ended: it gets no further requests, whatever its places.
     is_hung: AtomicBool,
-    /// It had a request whose client has gone, and may be at work for it still: no answer has come since.
-    is_abandoned: AtomicBool,
+    /// A request of it has ended without an answer, and it may be at work for nobody: no answer has come since.
+    may_be_occupied: AtomicBool,
     attendance: Mutex<Attendance>,
 }
 
@@ -80,7 +80,7 @@ impl Member {
             answered: AtomicU64::new(0),
             hung: AtomicU64::new(0),
             is_hung: AtomicBool::new(false),
-            is_abandoned: AtomicBool::new(false),
+            may_be_occupied: AtomicBool::new(false),
             attendance: Mutex::default(),
         })
     }
@@ -136,11 +136,13 @@ impl State {
     }
 
     /// Takes a place of the member with the smallest share in use; of one that may be at work for nobody, and then of one of `left`,
-    /// where there is no other.
+    /// where there is no other. With several places a member goes on beside such work, and has its part as ever.
     fn take(&self, left: &[Address]) -> Option<Arc<Member>> {
         loop {
             let rank = |member: &Arc<Member>| {
-                Some((left.contains(&member.address), member.is_abandoned.load(Relaxed), member.load()?))
+                let load = member.load()?;
+                let is_occupied = member.may_be_occupied.load(Relaxed) && member.offered() == 1;
+                Some((left.contains(&member.address), is_occupied, load))
             };
             let (_, member) = self
                 .members
@@ -328,7 +330,7 @@ impl Lease {
     #[inline]
     pub fn answered(&self) {
         self.member.answered.fetch_add(1, Relaxed);
-        self.member.is_abandoned.store(false, Relaxed);
+        self.member.may_be_occupied.store(false, Relaxed);
         self.is_answered.set(true);
     }
 
@@ -352,7 +354,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if !self.is_answered.get() {
-            self.member.is_abandoned.store(true, Relaxed);
+            self.member.may_be_occupied.store(true, Relaxed);
         }
         let in_use = self.member.in_use.fetch_sub(1, SeqCst);
         if in_use > self.member.offered() {

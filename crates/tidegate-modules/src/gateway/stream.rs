@@ -188,6 +188,10 @@ impl Relay {
     fn finish(&mut self) -> io::Result<usize> {
         if let Some(line) = self.line.take() {
             self.content.check_announced()?;
+            if self.upload.is_none() && line.connection.awaits_end_mark() {
+                finish(line, self.content.take(), self.silence.timeout);
+                return Ok(0);
+            }
             // Where the request was not sent to its end, the next one would be taken for the rest of it.
             if self.content.may_keep() && self.upload.is_none() {
                 line.pool.put(line.connection, monotonic_ns());

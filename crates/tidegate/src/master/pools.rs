@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use division::Division;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tidegate_config::Settings;
 use tidegate_modules::gateway::places::Demand;
 use tidegate_modules::gateway::pool_directory::{PoolDemand, PoolUpdate};
@@ -171,7 +172,7 @@ impl Subscribers {
         let Subscribers { updates, divisions, servers, .. } = self;
         let division = divisions.entry(update.name.clone()).or_default();
         division.set_servers(&numbers(servers));
-        division.divide(&update.members);
+        division.divide(&update.members, Instant::now());
         for listener in servers.iter() {
             listener.tell(&update, division);
         }
@@ -191,7 +192,7 @@ impl Subscribers {
                 _ => division.let_go(id),
             }
             let Some(update) = updates.get(&name) else { continue };
-            let changed = division.divide(&update.members);
+            let changed = division.divide(&update.members, Instant::now());
             for listener in servers.iter().filter(|listener| changed.contains(&listener.served.id)) {
                 listener.tell(update, division);
             }

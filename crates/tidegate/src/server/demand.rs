@@ -31,11 +31,10 @@ pub fn start(directory: Arc<PoolDirectory>, link: Arc<Link>) -> io::Result<()> {
             let is_busy = demands.iter().any(|pool| pool.demand.in_use > 0 || pool.demand.waiting > 0);
             // While requests wait their age is news, and while none does the absence of any is news once.
             let is_news = demands != last || is_busy;
-            if is_news {
-                // What a slow master does not take now it is told next time.
-                link.send(&ToMaster::Pools(demands.clone()), Vec::new());
+            // What a slow master does not take now it is told next time.
+            if is_news && link.send(&ToMaster::Pools(demands.clone()), Vec::new()) {
+                last = demands;
             }
-            last = demands;
             // Said again and again as long as it is so: others forget it soon.
             let starving = directory.starving();
             let is_starving = !starving.is_empty();

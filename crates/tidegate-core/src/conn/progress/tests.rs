@@ -260,6 +260,37 @@ fn no_stream_is_slow_because_others_use_the_connections_window() {
     };
     let steady = TERMS.rate * TERMS.span().as_millis() as u32 / 1000 * 2;
     assert_eq!(looks(Waits::Connection(steady)), 10 * LOOKS as usize, "it has only not had its turn");
-    assert!(looks(Waits::Connection(0)) < LOOKS as usize, "nobody has: the client gives nothing back");
-    assert!(looks(Waits::Window) < LOOKS as usize, "its own window is closed");
+    // The first finds it waiting, and since when is not known; the others have waited for all of the grace.
+    assert_eq!(looks(Waits::Connection(0)), LOOKS as usize, "nobody has: the client gives nothing back");
+    assert_eq!(looks(Waits::Window), LOOKS as usize, "its own window is closed");
+}
+
+/// Looks as often as it says to, at bytes that come at these times (ms); when it is given up.
+fn give_up_sender(terms: Terms, pieces: &[(u32, u32)]) -> Option<u32> {
+    let (mut sender, mut now, mut counted) = (Reader::new(), 0, 0);
+    sender.begin_counting(terms.grace, now);
+    let mut after = sender.span(terms);
+    while pieces.last().is_some_and(|(last, _)| now < last + 5 * millis(terms.grace)) {
+        now += millis(after);
+        let come: u32 = pieces.iter().filter(|(at, _)| *at <= now).map(|(_, bytes)| bytes).sum();
+        match sender.look_after(come - std::mem::replace(&mut counted, come), now, terms) {
+            Some(next) => after = next,
+            None => return Some(now),
+        }
+    }
+    None
+}
+
+#[test]
+fn content_that_comes_in_pieces_is_judged_over_the_grace_and_not_in_windows_of_it() {
+    let terms = Terms::new(256, Duration::from_secs(4));
+    let steady: Vec<(u32, u32)> = (1..40).map(|count| (count * 3000, 1000)).collect();
+    let end = give_up_sender(terms, &steady).expect("it has ended");
+    let last = steady.last().unwrap().0;
+    assert!((last + 4000..=last + 12_500).contains(&end), "{end}: {last} was the last piece");
+    // Whoever has sent much at once and then stops has no more time than whoever stops at once.
+    assert_eq!(give_up_sender(terms, &[(0, 1 << 20)]), Some(4500));
+    let slow: Vec<(u32, u32)> = (1..40).map(|count| (count * 1000, 128)).collect();
+    let end = give_up_sender(terms, &slow).expect("it is slower than it may be");
+    assert!((4000..=8500).contains(&end), "{end}");
 }

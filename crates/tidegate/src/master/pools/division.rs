@@ -5,12 +5,18 @@
 //! requests at once than places, also while a reload replaces a server process that still has requests under way. What a
 //! process has that ends is free.
 //!
+//! Who drains and says nothing for [`SILENCE`], since it is stopped or hangs, is taken to have nothing in use but what it has said last:
+//! its successor would wait for as long as that may drain.
+//!
 //! Where all want more than there is, each has the same part. Where there are fewer places than processes that want one, those
 //! have them whose requests have waited longest.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tidegate_modules::gateway::pool_directory::{PoolAddress, PoolDemand, PoolMember};
+
+/// How long a server process that drains may leave what it was told unanswered; one that is well does so within milliseconds.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// The places of one pool.
 #[derive(Default)]
@@ -25,6 +31,8 @@ struct Share {
     /// Of the last division that it was told of, and of the last that it has told to know.
     told: u64,
     known: u64,
+    /// When it was told of the first division that it has not told to know.
+    unanswered_since: Option<Instant>,
     members: BTreeMap<PoolAddress, Part>,
     /// It takes no new connections.
     is_draining: bool,
@@ -88,6 +96,7 @@ impl Share {
     /// What it may be using is what it was told, where it knows that, and what it still has.
     fn settle(&mut self) {
         if self.known == self.told {
+            self.unanswered_since = None;
             for part in self.members.values_mut() {
                 part.held = part.places.max(part.in_use);
             }
@@ -136,7 +145,8 @@ impl Division {
     }
 
     /// Divides these places anew; the server processes for which something has changed.
-    pub fn divide(&mut self, members: &[PoolMember]) -> Vec<u64> {
+    pub fn divide(&mut self, members: &[PoolMember], now: Instant) -> Vec<u64> {
+        self.go_on_without_silent_ones(now);
         let before: Vec<BTreeMap<PoolAddress, usize>> = self.shares.values().map(told_places).collect();
         self.take_back_what_has_gone(members);
         let targets = self.targets(members.iter().map(|member| member.places).sum());
@@ -146,6 +156,7 @@ impl Division {
         for ((id, share), before) in self.shares.iter_mut().zip(before) {
             if std::mem::take(&mut share.is_untold) || told_places(share) != before {
                 share.told += 1;
+                share.unanswered_since.get_or_insert(now);
                 changed.push(*id);
             }
         }
@@ -159,6 +170,17 @@ impl Division {
             share.and_then(|share| share.members.get(address)).map_or(0, |part| part.places)
         };
         (share.map_or(0, |share| share.told), places)
+    }
+
+    fn go_on_without_silent_ones(&mut self, now: Instant) {
+        for share in self.shares.values_mut().filter(|share| share.is_draining) {
+            let is_silent =
+                share.unanswered_since.is_some_and(|since| now.saturating_duration_since(since) >= SILENCE);
+            if is_silent {
+                share.known = share.told;
+                share.settle();
+            }
+        }
     }
 
     /// A member that is left out has no places, and one may have fewer than before.

@@ -18,6 +18,8 @@ struct Server {
     /// When each began to wait.
     waiting: VecDeque<u64>,
     is_draining: bool,
+    /// Nothing comes to it or from it.
+    is_frozen: bool,
 }
 
 impl Server {
@@ -51,8 +53,8 @@ impl Server {
     }
 }
 
-#[derive(Default)]
 struct World {
+    began: Instant,
     division: Division,
     members: Vec<PoolMember>,
     servers: BTreeMap<u64, Server>,
@@ -70,16 +72,21 @@ fn members(places: &[usize]) -> Vec<PoolMember> {
 impl World {
     fn new(places: &[usize], servers: u64) -> World {
         let servers = (0..servers).map(|id| (id, Server::default())).collect();
-        let mut world = World { members: members(places), servers, ..World::default() };
+        let (began, division, now) = (Instant::now(), Division::default(), 0);
+        let mut world = World { began, division, members: members(places), servers, now };
         world.publish();
         world
+    }
+
+    fn instant(&self) -> Instant {
+        self.began + Duration::from_millis(self.now)
     }
 
     fn publish(&mut self) {
         let known: Vec<(u64, bool)> =
             self.servers.iter().map(|(id, server)| (*id, server.is_draining)).collect();
         self.division.set_servers(&known);
-        self.division.divide(&self.members);
+        self.division.divide(&self.members, self.instant());
         for (id, _) in known {
             self.tell(id);
         }
@@ -105,7 +112,8 @@ impl World {
     fn report(&mut self, id: u64) {
         let Some(demand) = self.servers.get_mut(&id).unwrap().reports.pop_front() else { return };
         self.division.hear(id, &demand);
-        for id in self.division.divide(&self.members) {
+        let now = self.instant();
+        for id in self.division.divide(&self.members, now) {
             self.tell(id);
         }
     }
@@ -131,7 +139,8 @@ impl World {
     fn settle(&mut self) {
         for _ in 0..20 {
             self.now += 50;
-            let ids: Vec<u64> = self.servers.keys().copied().collect();
+            let ids: Vec<u64> =
+                self.servers.iter().filter(|(_, server)| !server.is_frozen).map(|(id, _)| *id).collect();
             for id in ids {
                 while !self.servers[&id].orders.is_empty() || !self.servers[&id].reports.is_empty() {
                     self.order(id);
@@ -239,11 +248,67 @@ fn who_takes_the_place_of_another_gets_what_that_one_has_done_with() {
 }
 
 #[test]
+fn who_drains_and_says_nothing_keeps_what_it_uses_and_no_more() {
+    let mut world = World::new(&[2, 2], 1);
+    world.settle();
+    world.arrive(0);
+    world.settle();
+    // It is stopped, and replaced by a reload.
+    world.servers.insert(1, Server::default());
+    let old = world.servers.get_mut(&0).unwrap();
+    (old.is_draining, old.is_frozen) = (true, true);
+    world.publish();
+    for _ in 0..4 {
+        world.arrive(1);
+    }
+    world.settle();
+    assert_eq!((world.places(1), world.waiting()), (0, 4), "it may go on in a moment");
+    world.now += SILENCE.as_millis() as u64;
+    world.settle();
+    assert_eq!((world.places(1), world.waiting()), (3, 1));
+}
+
+/// Processes of the pool come and go, at addresses that there were before as well, and take fewer requests or more.
+#[test]
+fn members_that_come_and_go_have_no_more_than_their_places() {
+    for seed in 0..300 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let all = members(&[2, 1, 3, 1]);
+        let mut world = World::new(&[2, 1, 3, 1], 3);
+        for _ in 0..300 {
+            world.now += chance.u64(0..30);
+            let id = chance.u64(..3);
+            match chance.u8(..20) {
+                0..7 => world.arrive(id),
+                7..10 => world.end(id, chance.u16(1..=4)),
+                10..14 => world.order(id),
+                14..18 => world.report(id),
+                18 => world.servers.get_mut(&id).unwrap().report(world.now),
+                _ => {
+                    world.members = all.iter().filter(|_| chance.u8(..4) > 0).cloned().collect();
+                    world.publish();
+                }
+            }
+            for member in &all {
+                let PoolAddress::Tcp(at) = &member.address else { unreachable!() };
+                assert!(world.in_use(at.port()) <= member.places, "{seed}: {at}");
+            }
+        }
+        world.members = all.clone();
+        world.publish();
+        world.settle();
+        let used: usize = (1..=4).map(|port| world.in_use(port)).sum();
+        assert!(world.waiting() == 0 || used == 7, "{seed}: {} wait, {used} are used", world.waiting());
+    }
+}
+
+#[test]
 fn who_has_let_go_of_a_pool_has_no_places_until_it_asks_again() {
     let mut world = World::new(&[4], 2);
     world.settle();
     world.division.let_go(0);
-    for id in world.division.divide(&world.members) {
+    let now = world.instant();
+    for id in world.division.divide(&world.members, now) {
         world.tell(id);
     }
     world.order(1);
