@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every check, one after another, each announced, all of them run.
+//! `cargo xtask test`: every check, each announced, all of them run, one after another but for the tools.
 //!
 //! What `make test` and `.ci/run` stand for; what takes long is run with `--all` or by its name. A step is a command whose output goes to a file and is shown
 //! when the step fails. One that hangs is ended with all that it has started, and what it hung in is named. The
@@ -7,7 +7,9 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -41,6 +43,19 @@ const LONG: [&str; 2] = ["instructions", "fuzz"];
 struct Step {
     name: &'static str,
     command: Command,
+    /// Its programs are those that [`TOOLS`] installs.
+    needs_tools: bool,
+}
+
+/// The step that installs what others need, beside those that need nothing: it waits for the network, and they do not.
+const TOOLS: &str = "tools";
+
+/// A step that has begun.
+struct Running {
+    name: &'static str,
+    log: PathBuf,
+    /// How it has ended, and how long that took.
+    ended: JoinHandle<(io::Result<Option<ExitStatus>>, Duration)>,
 }
 
 /// Runs the chosen steps, or all; an error when one of them failed.
@@ -67,25 +82,29 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let started = Instant::now();
     let count = steps.len();
     let mut failed = Vec::new();
-    for (index, mut step) in steps.into_iter().enumerate() {
+    let mut end = |step: Running| -> Result<()> {
+        let name = step.name;
+        if !step.end()? {
+            failed.push(name);
+        }
+        Ok(())
+    };
+    let mut tools = None;
+    for (index, step) in steps.into_iter().enumerate() {
+        if step.needs_tools
+            && let Some(tools) = tools.take()
+        {
+            end(tools)?;
+        }
         println!("[{}/{count}] {}: {}", index + 1, step.name, shown(&step.command));
-        let started = Instant::now();
-        let outcome = run_step(&mut step)?;
-        let time = seconds(started.elapsed());
-        match outcome {
-            Outcome::Passed { log } => {
-                for line in notes(step.name, &log) {
-                    println!("      {line}");
-                }
-                println!("      ok in {time}");
-            }
-            Outcome::Failed { log } => {
-                println!("{}", log.trim_end());
-                println!("      FAILED in {time}");
-                failed.push(step.name);
-            }
+        let (is_tools, running) = (step.name == TOOLS, step.begin()?);
+        if is_tools {
+            tools = Some(running);
+        } else {
+            end(running)?;
         }
     }
+    tools.map_or(Ok(()), end)?;
     println!("whole run: {}", seconds(started.elapsed()));
     if !failed.is_empty() {
         println!("failed: {}", failed.join(", "));
@@ -110,61 +129,71 @@ fn steps(arguments: &Arguments) -> Result<Vec<Step>> {
     docs.env("RUSTDOCFLAGS", "-D warnings");
     let fuzz_seconds = arguments.fuzz_seconds.to_string();
     let tests: &[&str] = if arguments.checked { &["tests", "--checked"] } else { &["tests"] };
+    let step = |name, command| Step { name, command, needs_tools: false };
+    let with_tools = |name, command| Step { name, command, needs_tools: true };
+    // The generator without the engine of scripts, which nothing else builds.
+    let lean = "clippy --package tidegate-bench --no-default-features --all-targets --locked -- -D warnings";
+    let lean: Vec<&str> = lean.split(' ').collect();
     Ok(vec![
-        Step { name: "tools", command: task(&["tools", "--for", "test"])? },
-        Step { name: "fmt", command: cargo(&["fmt", "--all", "--check"]) },
-        Step { name: "tidy", command: task(&["tidy"])? },
+        step(TOOLS, task(&["tools", "--for", "test"])?),
+        step("fmt", cargo(&["fmt", "--all", "--check"])),
+        step("tidy", task(&["tidy"])?),
+        step(
+            "clippy",
+            cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
+        ),
+        step("lean", cargo(&lean)),
+        step("docs", docs),
         // Before whatever builds the program, which takes it in.
-        Step { name: "console", command: task(&["console", "--test"])? },
-        Step {
-            name: "clippy",
-            command: cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
-        },
-        // The generator without the engine of scripts, which nothing else builds.
-        Step {
-            name: "lean",
-            command: cargo(&[
-                "clippy",
-                "--package",
-                "tidegate-bench",
-                "--no-default-features",
-                "--all-targets",
-                "--locked",
-                "--",
-                "-D",
-                "warnings",
-            ]),
-        },
-        Step { name: "test", command: task(tests)? },
-        Step { name: "docs", command: docs },
-        Step { name: "instructions", command: task(&["bench", "instructions"])? },
-        Step { name: "fuzz", command: task(&["fuzz", "--seconds", &fuzz_seconds])? },
+        with_tools("console", task(&["console", "--test"])?),
+        with_tools("test", task(tests)?),
+        with_tools("instructions", task(&["bench", "instructions"])?),
+        with_tools("fuzz", task(&["fuzz", "--seconds", &fuzz_seconds])?),
     ])
 }
 
-enum Outcome {
-    Passed { log: String },
-    Failed { log: String },
+impl Step {
+    /// Begins with it; what it says goes to a file.
+    fn begin(mut self) -> Result<Running> {
+        let folder = workspace::target_directory().join("test");
+        fs::create_dir_all(&folder)?;
+        let path = folder.join(format!("{}.log", self.name));
+        let log = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        self.command.env("CARGO_TERM_COLOR", "never").env("CARGO_TERM_PROGRESS_WHEN", "never");
+        self.command.stdout(log.try_clone()?).stderr(log);
+        io::stdout().flush()?;
+        let started = Instant::now();
+        let child = self.command.spawn();
+        let ended = thread::spawn(move || {
+            let ended = child.and_then(|child| wait(child, PATIENCE));
+            (ended, started.elapsed())
+        });
+        Ok(Running { name: self.name, log: path, ended })
+    }
 }
 
-fn run_step(step: &mut Step) -> Result<Outcome> {
-    let folder = workspace::target_directory().join("test");
-    fs::create_dir_all(&folder)?;
-    let path = folder.join(format!("{}.log", step.name));
-    let log = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
-    step.command.env("CARGO_TERM_COLOR", "never").env("CARGO_TERM_PROGRESS_WHEN", "never");
-    step.command.stdout(log.try_clone()?).stderr(log);
-    io::stdout().flush()?;
-    let ended = step.command.spawn().and_then(|child| wait(child, PATIENCE));
-    let log = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
-    Ok(match ended {
-        Ok(Some(status)) if status.success() => Outcome::Passed { log },
-        Ok(Some(status)) => Outcome::Failed { log: format!("{log}\n{status}") },
-        Ok(None) => Outcome::Failed { log: format!("{log}\n{}", hung(&log, PATIENCE)) },
-        Err(error) => {
-            Outcome::Failed { log: format!("{log}\ncannot start {}: {error}", shown(&step.command)) }
-        }
-    })
+impl Running {
+    /// Waits for its end and says how it was; whether it has passed.
+    fn end(self) -> Result<bool> {
+        let Running { name, log, ended } = self;
+        let (ended, time) = ended.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let (log, time) = (String::from_utf8_lossy(&fs::read(&log)?).into_owned(), seconds(time));
+        let fault = match ended {
+            Ok(Some(status)) if status.success() => {
+                for line in notes(name, &log) {
+                    println!("      {line}");
+                }
+                println!("      {name}: ok in {time}");
+                return Ok(true);
+            }
+            Ok(Some(status)) => status.to_string(),
+            Ok(None) => hung(&log, PATIENCE),
+            Err(error) => format!("it cannot be started: {error}"),
+        };
+        println!("{}\n{fault}", log.trim_end());
+        println!("      {name}: FAILED in {time}");
+        Ok(false)
+    }
 }
 
 /// That it was ended after so long, and what it hung in as far as its log tells.
@@ -189,7 +218,7 @@ pub(crate) fn wait(mut child: Child, patience: Duration) -> io::Result<Option<Ex
             child.wait()?;
             return Ok(None);
         }
-        std::thread::park_timeout(Duration::from_millis(50));
+        thread::park_timeout(Duration::from_millis(50));
     }
 }
 

@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 
@@ -166,15 +167,22 @@ const PYTHON: &[(&str, &str, &str)] = &[
 
 /// Installs what is missing.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    if arguments.purpose == Purpose::Test {
-        build_modules(arguments.check)?;
+    if arguments.purpose == Purpose::Bench {
+        return install_what_apt_has(arguments);
     }
-    install_what_apt_has(arguments)?;
-    if arguments.purpose == Purpose::Test {
-        install_python(arguments.check)?;
-        install_node(arguments.check)?;
-    }
-    Ok(())
+    both(|| install_what_apt_has(arguments), || build_modules(arguments.check))?;
+    // What they install with is a package.
+    both(|| install_python(arguments.check), || install_node(arguments.check))
+}
+
+/// Both at once: each waits for a network.
+fn both(one: impl FnOnce() -> Result<()>, other: impl FnOnce() -> Result<()> + Send) -> Result<()> {
+    thread::scope(|scope| {
+        let other = scope.spawn(other);
+        let one = one();
+        let other = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        one.and(other)
+    })
 }
 
 fn install_what_apt_has(arguments: &Arguments) -> Result<()> {
