@@ -58,8 +58,9 @@ impl Search {
             let Some(verdict) = run(rate) else { return peak };
             peak.trials.push(Trial { rate, verdict });
             match verdict {
-                Verdict::Pass | Verdict::Measured if peak.rate == Some(rate) => peak.passed += 1,
-                Verdict::Pass | Verdict::Measured => (peak.rate, peak.passed) = (Some(rate), 1),
+                Verdict::Measured => return peak, // a run that was interrupted has missed nothing, and shown nothing
+                Verdict::Pass if peak.rate == Some(rate) => peak.passed += 1,
+                Verdict::Pass => (peak.rate, peak.passed) = (Some(rate), 1),
                 Verdict::Fail | Verdict::Invalid => {
                     // Only at the present limit does it matter whose fault it was.
                     peak.is_invalid = verdict == Verdict::Invalid;

@@ -10,7 +10,9 @@ use thiserror::Error;
 
 /// A series of rates that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is no series of rates; write LOW:HIGH:STEP, such as 100:20000:x1.25 or 100:2000:+100")]
+#[error(
+    "`{0}` is no series of rates; write LOW:HIGH:STEP, such as 100:20000:x1.25 or 100:2000:+100, from 0.01 on"
+)]
 pub struct RatesSyntax(String);
 
 /// The rates of `100:20000:x1.25` or `100:2000:+100`, at most a thousand, the highest included.
@@ -32,7 +34,7 @@ pub fn rates(text: &str) -> Result<Vec<f64>, RatesSyntax> {
         (None, None) => return Err(wrong()),
     };
     let grows: bool = factor > 1.0 || (factor == 1.0 && addend > 0.0);
-    if low > high || !grows {
+    if low < 0.01 || low > high || !grows {
         return Err(wrong());
     }
     let mut all = Vec::new();
@@ -214,7 +216,18 @@ mod tests {
         assert_eq!(rates("100:250:+100"), Ok(vec![100.0, 200.0, 250.0]));
         assert_eq!(rates("1k:2k:x1.25").unwrap(), [1_000.0, 1_250.0, 1_562.5, 1_953.13, 2_000.0]);
         assert_eq!(rates("5:5").unwrap(), [5.0]);
-        for bad in ["", "100", "200:100:x2", "1:2:x1", "1:2:+0", "1:2:3", "a:b:c", "1:2:x2:4", "1:1M:+1"] {
+        for bad in [
+            "",
+            "100",
+            "200:100:x2",
+            "1:2:x1",
+            "1:2:+0",
+            "1:2:3",
+            "a:b:c",
+            "1:2:x2:4",
+            "1:1M:+1",
+            "0.001:1:x2",
+        ] {
             assert!(rates(bad).is_err(), "{bad}");
         }
     }

@@ -438,7 +438,7 @@ impl Worker {
             if has_commands && self.obey() {
                 return Ok(());
             }
-            if self.cx.draining && self.connections.is_empty() {
+            if self.cx.draining && self.connections.is_empty() && !self.runtime.has_awaited() {
                 self.settle();
                 return Ok(());
             }

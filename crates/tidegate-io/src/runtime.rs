@@ -16,7 +16,7 @@ use crate::slab::{Key, Slab};
 use crate::timer::Timers;
 use crate::watched::State;
 use rustix::event::{EventfdFlags, eventfd};
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -86,6 +86,8 @@ pub struct Runtime {
     pub(crate) pipes: Pipes,
     pub(crate) parts: parts::Table,
     pub(crate) remote: Arc<Remote>,
+    /// How many tasks a worker that drains waits for.
+    awaited: Rc<Cell<usize>>,
 }
 
 /// How other threads reach the worker with this number.
@@ -123,6 +125,7 @@ impl Runtime {
             pipes: Pipes::default(),
             parts: parts::Table::default(),
             remote: remote.clone(),
+            awaited: Rc::default(),
         });
         let key = runtime.watched.borrow_mut().insert(Rc::new(State::default()));
         runtime.registry.add_readable(remote.event.as_fd(), Kind::Remote, key)?;
@@ -200,6 +203,20 @@ impl Runtime {
         self.tasks.spawn(Box::pin(future));
     }
 
+    /// Starts a background task whose end a worker that drains waits for.
+    pub fn spawn_awaited(&self, future: impl Future<Output = ()> + 'static) {
+        let awaited = Awaited::one_more(&self.awaited);
+        self.spawn(async move {
+            future.await;
+            drop(awaited);
+        });
+    }
+
+    /// Whether there are tasks that a worker that drains waits for.
+    pub fn has_awaited(&self) -> bool {
+        self.awaited.get() > 0
+    }
+
     /// Polls the tasks that were woken, once each.
     pub fn run_tasks(&self) {
         self.tasks.run(|key| waker_of(self.worker << WORKER_SHIFT | TASK_BIT | key.0));
@@ -222,6 +239,22 @@ impl Runtime {
         } else {
             self.ready.push(key);
         }
+    }
+}
+
+/// One of those tasks, until it is dropped.
+struct Awaited(Rc<Cell<usize>>);
+
+impl Awaited {
+    fn one_more(of: &Rc<Cell<usize>>) -> Awaited {
+        of.set(of.get() + 1);
+        Awaited(of.clone())
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
     }
 }
 

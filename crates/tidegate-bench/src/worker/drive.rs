@@ -624,6 +624,7 @@ impl Worker<'_> {
             return self.open(Some(exchange), now);
         }
         self.recorder.counts.queued += 1;
+        self.source.put_back();
         self.source.wait(intended);
     }
 

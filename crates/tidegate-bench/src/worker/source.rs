@@ -176,6 +176,11 @@ impl<'s> Source<'s> {
         }
         request
     }
+
+    /// Puts back what was drawn last: it is sent later, so that the mix is the same however many have to wait.
+    pub fn put_back(&mut self) {
+        self.at = self.at.checked_sub(1).unwrap_or(self.deck.len().saturating_sub(1));
+    }
 }
 
 #[cfg(test)]
@@ -208,6 +213,26 @@ mod tests {
         }
         assert_eq!((taken, counted.len()), (40, 30));
         assert_eq!((counted[0], counted[29]), (start + 100 * MS, start + 390 * MS));
+    }
+
+    #[test]
+    fn a_mix_is_the_same_whoever_has_to_wait() {
+        let url = |path: &str| Url::parse(&format!("http://127.0.0.1/{path}")).unwrap();
+        let requests = ["a", "b", "c"].map(|path| Description::get(url(path)));
+        let plan = Plan::new(Mix::build(&requests, true, None).unwrap());
+        let claims = Claims::new(None, 1, 1);
+        let mut source = Source::new(&plan, &claims, None, 0, 0);
+        let mut sent = Vec::new();
+        for arrival in 0..9 {
+            let request = source.draw();
+            if arrival % 2 == 0 {
+                sent.push(request);
+            } else {
+                source.put_back();
+            }
+        }
+        sent.sort_unstable();
+        assert_eq!(sent, [0, 0, 1, 1, 2]);
     }
 
     #[test]

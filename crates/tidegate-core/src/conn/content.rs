@@ -1,5 +1,6 @@
 //! Content of a request over HTTP/1: decoded as it arrives and given to whoever reads it, or dropped within a limit.
 
+use super::deadlines::Timer;
 use super::{Connection, DECODED_PER_TURN, Request, Work};
 use crate::body::{BodySink, RequestBodyError};
 use crate::context::Ctx;
@@ -165,7 +166,7 @@ impl Connection {
             match incoming.take(piece, most) {
                 Ok(used) => {
                     at += used;
-                    self.window = self.window.saturating_add(used as u32);
+                    self.window = self.window.wrapping_add(used as u32);
                     request.received += used as u64;
                 }
                 Err(refusal) => {
@@ -178,6 +179,9 @@ impl Connection {
                 && let Some(work) = &mut self.work
             {
                 work.incoming = None;
+                if self.timer == Timer::Body {
+                    self.timer = Timer::Off; // the next content begins with all of its time
+                }
                 if work.output.is_none() {
                     self.work = None;
                     self.end_if_idle_ends(cx);

@@ -1,8 +1,8 @@
 //! The deadlines of a connection: which is armed, and what becomes of a client that is too slow for it.
 //!
 //! One timer of the wheel serves all of them. `Connection::run` says by [`Connection::arm`] what is waited for; when it fires
-//! `on_timer` has [`Connection::time_out`] judge. Slow readers are judged by what they have taken, and slow senders by what has come
-//! (`progress`).
+//! `on_timer` has [`Connection::time_out`] judge. Slow readers are judged by what they have taken, and slow senders by what has come or
+//! gone (`progress`).
 
 use super::backlog::Backlog;
 use super::content::Incoming;

@@ -1,4 +1,4 @@
-//! Whether a client that takes slowly what it asked for is still taking it.
+//! Whether a client that takes slowly what it asked for is still taking it, and one that sends slowly still sending.
 //!
 //! Progress is what the client has acknowledged, never what the kernel has accepted: the kernel accepts
 //! megabytes at once and then nothing for minutes, while the client reads steadily. The kernel is asked only

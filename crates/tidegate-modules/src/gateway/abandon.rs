@@ -10,6 +10,7 @@
 use super::answer::Content;
 use super::stream::Checkout;
 use super::upload::REQUEST;
+use super::upstream::Selection;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::task::{Context, Poll};
@@ -35,10 +36,12 @@ const SURPLUS: usize = 64 << 10;
 const SCRIPT_SURPLUS: usize = 16 << 20;
 
 /// Waits for the end of a request, for so long, without a client. All of the request has been sent, and of the answer
-/// nobody wants more.
-pub(super) fn finish(line: Checkout, content: Content, patience: Duration) {
+/// nobody wants more. Of the places of a pool, scripts that have answered take half for so long, and others for a second.
+pub(super) fn finish(mut line: Checkout, content: Content, patience: Duration) {
+    let may_stay = line.pick.as_mut().is_none_or(Selection::outlasts_answer);
     if line.connection.awaits_end_mark() {
-        runtime::try_with(|runtime| runtime.spawn(await_script(line)));
+        let patience = if may_stay { patience } else { PATIENCE.min(patience) };
+        runtime::try_with(|runtime| runtime.spawn_awaited(await_script(line, patience)));
         return;
     }
     if !content.ends_with_record() {
@@ -84,10 +87,15 @@ async fn await_end(line: Checkout, mut content: Content, patience: Duration) {
     }
 }
 
-/// Waits for the end of a script, whose stub ends one that takes too long; there are no more of them than places.
-async fn await_script(line: Checkout) {
+/// Waits for the end of a script; there are no more of them than places.
+async fn await_script(line: Checkout, patience: Duration) {
+    let mut deadline = Box::pin(timer::after(patience));
     let mut left = SCRIPT_SURPLUS;
     poll_fn(|cx| {
+        if deadline.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let mut turn = SURPLUS;
         while left > 0 {
             let received = std::task::ready!(runtime::with_scratch(|scratch| {
                 let room = left.min(scratch.len());
@@ -95,7 +103,11 @@ async fn await_script(line: Checkout) {
             }));
             match received {
                 Ok(0) | Err(_) => break,
-                Ok(count) => left -= count,
+                Ok(count) => (left, turn) = (left - count, turn.saturating_sub(count)),
+            }
+            if turn == 0 {
+                cx.waker().wake_by_ref(); // it writes as fast as it is read, and others wait
+                return Poll::Pending;
             }
         }
         Poll::Ready(())

@@ -211,6 +211,12 @@ impl Demand {
         Demand { requests, refused_full, refused_too_old, refused_down, abandoned, ..Demand::default() }
     }
 
+    /// Takes up what has passed since the report before the last, which nobody has heard.
+    pub fn take_peaks(&mut self, untold: &Demand) {
+        self.longest_wait = self.longest_wait.max(untold.longest_wait);
+        self.peak_in_use = self.peak_in_use.max(untold.peak_in_use);
+    }
+
     /// Adds what the workers of another process want.
     pub fn merge(&mut self, other: &Demand) {
         self.waiting += other.waiting;

@@ -28,6 +28,8 @@ pub struct Pool {
     peers: Arc<Peers>,
     places: Arc<Places>,
     on_pressure: Option<OnPressure>,
+    /// Processes of which a place is taken while they go on behind their answers, where they may take their time.
+    outlasting: AtomicUsize,
     state: RwLock<State>,
 }
 
@@ -46,7 +48,9 @@ struct State {
 struct Member {
     named: PoolAddress,
     address: Address,
-    /// Requests that it may have at once; 0 where it gets no further ones. Both this and `in_use` are read right after the
+    /// Requests that it takes at once of all server processes.
+    whole: AtomicUsize,
+    /// Those that it may have at once of this one; 0 where it gets no further ones. Both this and `in_use` are read right after the
     /// other was written, by those who lower one and those who lower the other: hence `SeqCst`.
     places: AtomicUsize,
     in_use: AtomicUsize,
@@ -74,6 +78,7 @@ impl Member {
         Arc::new(Member {
             address: named.clone().into(),
             named,
+            whole: AtomicUsize::new(0),
             places: AtomicUsize::new(0),
             in_use: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
@@ -141,7 +146,7 @@ impl State {
         loop {
             let rank = |member: &Arc<Member>| {
                 let load = member.load()?;
-                let is_occupied = member.may_be_occupied.load(Relaxed) && member.offered() == 1;
+                let is_occupied = member.may_be_occupied.load(Relaxed) && member.whole.load(Relaxed) == 1;
                 Some((left.contains(&member.address), is_occupied, load))
             };
             let (_, member) = self
@@ -179,6 +184,7 @@ impl Pool {
             peers: peers.clone(),
             places,
             on_pressure: on_pressure.cloned(),
+            outlasting: AtomicUsize::new(0),
             state,
         })
     }
@@ -218,7 +224,13 @@ impl Pool {
                 continue;
             };
             member.requests.fetch_add(1, Relaxed);
-            return Ok(Lease { pool: self.clone(), member, is_answered: Cell::new(false), _place: place });
+            return Ok(Lease {
+                pool: self.clone(),
+                member,
+                is_answered: Cell::new(false),
+                outlasts: Cell::default(),
+                _place: place,
+            });
         }
     }
 
@@ -251,12 +263,13 @@ impl Pool {
         state.division = update.division;
         state.ends_hung = update.ends_hung;
         let mut known = std::mem::take(&mut state.members);
-        for PoolMember { address, places } in update.members {
+        for PoolMember { address, places, whole } in update.members {
             let member = match known.iter().position(|member| member.named == address) {
                 Some(index) => known.swap_remove(index),
                 None => Member::new(address),
             };
             state.departed.retain(|(departed, _)| *departed != member.named);
+            member.whole.store(whole, Relaxed);
             member.places.store(places, SeqCst);
             state.members.push(member);
         }
@@ -311,6 +324,8 @@ pub struct Lease {
     pool: Arc<Pool>,
     member: Arc<Member>,
     is_answered: Cell<bool>,
+    /// It is one of those that the pool counts as going on behind their answers.
+    outlasts: Cell<bool>,
     /// Dropped after `Drop::drop` has run, so that the count of the member is right when it is given on.
     _place: Place,
 }
@@ -334,6 +349,15 @@ impl Lease {
         self.is_answered.set(true);
     }
 
+    /// The process goes on behind its answer. Whether it may take its time: half of the places may be taken by such.
+    pub(super) fn outlasts_answer(&self) -> bool {
+        let most = (self.pool.places.limits().places / 2).max(1);
+        let is_one_more = |count: usize| (count < most).then_some(count + 1);
+        let counted = self.pool.outlasting.fetch_update(Relaxed, Relaxed, is_one_more).is_ok();
+        self.outlasts.set(counted);
+        counted
+    }
+
     /// Tells when nobody accepts connections there any more.
     pub(super) fn attended(&self) -> Attended {
         let mut attendance = lock(&self.member.attendance);
@@ -355,6 +379,9 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if !self.is_answered.get() {
             self.member.may_be_occupied.store(true, Relaxed);
+        }
+        if self.outlasts.get() {
+            self.pool.outlasting.fetch_sub(1, Relaxed);
         }
         let in_use = self.member.in_use.fetch_sub(1, SeqCst);
         if in_use > self.member.offered() {

@@ -162,7 +162,10 @@ mod tests {
             sequence: 1,
             division: 0,
             ends_hung: true,
-            members: ports.iter().map(|port| PoolMember { address: address(port), places }).collect(),
+            members: ports
+                .iter()
+                .map(|port| PoolMember { address: address(port), places, whole: places })
+                .collect(),
             unattended: Vec::new(),
             queue_length: 0,
             queue_age: Duration::from_secs(1),

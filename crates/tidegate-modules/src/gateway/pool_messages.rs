@@ -78,6 +78,9 @@ pub struct PoolMember {
     pub address: PoolAddress,
     /// Requests that it takes at once: of all server processes, and in what one of them is told of this one.
     pub places: usize,
+    /// Those of all server processes.
+    #[serde(default)]
+    pub whole: usize,
 }
 
 /// What the supervisor says of a pool: all of it, each time something has changed.

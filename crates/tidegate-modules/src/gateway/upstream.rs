@@ -217,6 +217,17 @@ impl Selection {
         }
     }
 
+    /// Its answer is over, and it is not: whether it may take its time. What it does then is no part of the request.
+    pub(super) fn outlasts_answer(&mut self) -> bool {
+        if let Some(trace) = self.trace.take() {
+            trace.end_try();
+        }
+        match &self.permit {
+            Permit::Lease(lease) => lease.outlasts_answer(),
+            Permit::Nothing | Permit::Place { .. } | Permit::Member(_) => true,
+        }
+    }
+
     /// Of a process of ours: tells when nobody accepts connections there any more.
     pub(super) fn attended(&self) -> Option<Attended> {
         match &self.permit {

@@ -25,15 +25,22 @@ pub fn start(directory: Arc<PoolDirectory>, link: Arc<Link>) -> io::Result<()> {
         let _ = starved.try_send(());
     });
     std::thread::Builder::new().name("tidegate-pools".into()).spawn(move || {
-        let mut last: Vec<PoolDemand> = Vec::new();
+        let (mut last, mut untold): (Vec<PoolDemand>, Vec<PoolDemand>) = Default::default();
         loop {
-            let demands = directory.demands();
+            let mut demands = directory.demands();
+            for pool in &mut demands {
+                let before = untold.iter().find(|untold| untold.name == pool.name);
+                before.iter().for_each(|untold| pool.demand.take_peaks(&untold.demand));
+            }
             let is_busy = demands.iter().any(|pool| pool.demand.in_use > 0 || pool.demand.waiting > 0);
             // While requests wait their age is news, and while none does the absence of any is news once.
             let is_news = demands != last || is_busy;
             // What a slow master does not take now it is told next time.
-            if is_news && link.send(&ToMaster::Pools(demands.clone()), Vec::new()) {
-                last = demands;
+            if is_news {
+                match link.send(&ToMaster::Pools(demands.clone()), Vec::new()) {
+                    true => (last, untold) = (demands, Vec::new()),
+                    false => untold = demands,
+                }
             }
             // Said again and again as long as it is so: others forget it soon.
             let starving = directory.starving();

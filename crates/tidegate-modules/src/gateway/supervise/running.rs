@@ -442,15 +442,18 @@ impl Running {
                     let address = child.way.address().clone();
                     let places = places_of(&child.pool);
                     match members.iter_mut().find(|member| member.address == address) {
-                        Some(member) => member.places += places,
-                        None => members.push(PoolMember { address, places }),
+                        Some(member) => {
+                            (member.places, member.whole) = (member.places + places, member.whole + places)
+                        }
+                        None => members.push(PoolMember { address, places, whole: places }),
                     }
                 }
                 (machine.sequence(), machine.phase(), machine.retry_after(effects.now))
             }
             (None, Application::External(address)) => {
                 let address = pool_address(address);
-                members.push(PoolMember { address, places: places_of(&self.pool) });
+                let places = places_of(&self.pool);
+                members.push(PoolMember { address, places, whole: places });
                 self.external_sequence += 1;
                 (self.external_sequence, PoolPhase::Up, None)
             }

@@ -15,8 +15,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tidegate_modules::gateway::pool_directory::{PoolAddress, PoolDemand, PoolMember};
 
-/// How long a server process that drains may leave what it was told unanswered; one that is well does so within milliseconds.
-const SILENCE: Duration = Duration::from_secs(5);
+/// How long a server process that drains may leave what it was told unanswered; one that is well does so within milliseconds, and its
+/// successor's requests wait for two seconds where the settings name no other time.
+const SILENCE: Duration = Duration::from_millis(1500);
 
 /// The places of one pool.
 #[derive(Default)]
@@ -31,7 +32,7 @@ struct Share {
     /// Of the last division that it was told of, and of the last that it has told to know.
     told: u64,
     known: u64,
-    /// When it was told of the first division that it has not told to know.
+    /// Since when it has told nothing new of the divisions that it was told of.
     unanswered_since: Option<Instant>,
     members: BTreeMap<PoolAddress, Part>,
     /// It takes no new connections.
@@ -118,6 +119,9 @@ impl Division {
     pub fn hear(&mut self, id: u64, demand: &PoolDemand) {
         let Some(share) = self.shares.get_mut(&id) else { return };
         share.is_untold |= std::mem::take(&mut share.has_let_go);
+        if demand.division > share.known {
+            share.unanswered_since = None;
+        }
         share.known = demand.division;
         share.waiting = demand.demand.waiting;
         share.oldest_wait = demand.demand.oldest_wait;
@@ -156,8 +160,10 @@ impl Division {
         for ((id, share), before) in self.shares.iter_mut().zip(before) {
             if std::mem::take(&mut share.is_untold) || told_places(share) != before {
                 share.told += 1;
-                share.unanswered_since.get_or_insert(now);
                 changed.push(*id);
+            }
+            if share.known != share.told {
+                share.unanswered_since.get_or_insert(now);
             }
         }
         changed
