@@ -161,6 +161,12 @@ impl World {
         self.servers.values().map(used).sum()
     }
 
+    /// Places that are in use or may be, by what the server processes know.
+    fn in_sight(&self, address: &PoolAddress) -> usize {
+        let count = |of: &BTreeMap<PoolAddress, usize>| of.get(address).copied().unwrap_or_default();
+        self.servers.values().map(|server| count(&server.places).max(count(&server.in_use))).sum()
+    }
+
     fn waiting(&self) -> usize {
         self.servers.values().map(|server| server.waiting.len()).sum()
     }
@@ -303,7 +309,7 @@ fn members_that_come_and_go_have_no_more_than_their_places() {
                 let now = world.members.iter().find(|now| now.address == member.address);
                 let (places, in_use) = (now.map_or(0, |now| now.places), world.in_use(at.port()));
                 assert!(in_use <= places.max(*most), "{seed}: {at}");
-                *most = places.max(if have_heard { in_use } else { *most });
+                *most = places.max(if have_heard { world.in_sight(&member.address) } else { *most });
             }
         }
         world.members = all.clone();
