@@ -91,6 +91,8 @@ struct Try {
     connected: u64,
     answered: u64,
     ended: u64,
+    /// How long it took is among the times of the request.
+    is_counted: bool,
 }
 
 impl Trace {
@@ -185,6 +187,9 @@ impl Trace {
         };
         *time = time.saturating_add(nanos);
         self.times.set(times);
+        if phase == Phase::Application {
+            self.mark(|last| last.is_counted = true);
+        }
     }
 
     /// How long it was in each phase so far.
@@ -216,7 +221,17 @@ impl Trace {
                 0 => Some(context.first_try()),
                 _ => new_span_id(),
             });
-            tries.push(Try { member, span_id, url, status: 0, began, connected: 0, answered: 0, ended: 0 });
+            tries.push(Try {
+                member,
+                span_id,
+                url,
+                status: 0,
+                began,
+                connected: 0,
+                answered: 0,
+                ended: 0,
+                is_counted: false,
+            });
         }
     }
 
@@ -257,9 +272,18 @@ impl Trace {
         self.mark(|last| (last.answered, last.status) = (now, status));
     }
 
-    /// It is done with, whatever came of it.
+    /// It is done with, whatever came of it. Where the client did not wait for it, it has taken until now.
     pub fn end_try(&self) {
-        self.mark(|last| last.ended = recent_ns());
+        let mut lasted = 0;
+        self.mark(|last| {
+            last.ended = recent_ns();
+            if last.connected != 0 && !last.is_counted {
+                lasted = last.ended.saturating_sub(last.connected);
+            }
+        });
+        let mut times = self.times.get();
+        times.application = times.application.saturating_add(lasted);
+        self.times.set(times);
     }
 
     fn mark(&self, set: impl FnOnce(&mut Try)) {
@@ -322,6 +346,7 @@ impl Trace {
                 connected,
                 answered,
                 ended: 3_000_001,
+                is_counted: true,
             }
         };
         Rc::new(Trace {

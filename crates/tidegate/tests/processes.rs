@@ -490,3 +490,58 @@ fn a_request_in_the_last_moment_of_a_drain_is_answered() {
     answer(&mut busy);
     read(&mut late);
 }
+
+// ---------------------------------------------------------------- beginnings
+
+#[test]
+fn of_two_that_start_at_once_one_has_the_control_socket() {
+    let folder = Folder::new("one-control");
+    fs::write(folder.path("tidegate.kdl"), site("control \"control\"", "x")).unwrap();
+    for _ in 0..3 {
+        let start = || {
+            let mut command = Command::new(BINARY);
+            command.args(["serve", "--config", "tidegate.kdl"]).current_dir(folder.path(""));
+            command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let mut both = [start(), start()];
+        let ended = || both.iter_mut().position(|child| child.try_wait().unwrap().is_some());
+        let loser = wait_for(ended, "one to give up");
+        let mut said = String::new();
+        both[loser].stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(said.contains("the control socket"), "{said}");
+        let winner = &mut both[1 - loser];
+        kill_process(rustix::process::Pid::from_child(winner), Signal::TERM).unwrap();
+        assert!(winner.wait().unwrap().success());
+    }
+}
+
+/// A socket of its own, which nobody listens on any more, and one that every process makes for itself.
+#[test]
+fn who_comes_as_the_only_process_of_a_pool_dies_waits_for_the_next() {
+    const APPLICATION: &str = "import http.server, os, signal\n\
+        class Answer(http.server.BaseHTTPRequestHandler):\n\
+        \x20   def do_POST(self): os.kill(os.getpid(), signal.SIGKILL)\n\
+        \x20   def do_GET(self):\n\
+        \x20       self.send_response(200); self.send_header('Content-Length', '2'); self.end_headers()\n\
+        \x20       self.wfile.write(b'ok')\n\
+        http.server.HTTPServer(('127.0.0.1', int(os.environ['PORT'])), Answer).serve_forever()\n";
+    let folder = Folder::new("dies");
+    fs::write(folder.path("main.py"), APPLICATION).unwrap();
+    let pool = format!(
+        "pool \"app\" {{ command \"python3\" \"main.py\"; folder {:?}; user \"root\"; socket auto pass=port\n\
+         processes min=1 max=1; queue age=\"30s\" }}",
+        folder.path("")
+    );
+    let text = format!("{pool}\nlisten \"127.0.0.1:0\"\nsite {{ proxy \"app\" {{ timeout \"15s\" }} }}\n");
+    let server = Server::with_config(&folder, &text);
+    assert_eq!(server.body("/"), "ok");
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let head = "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    for _ in 0..5 {
+        assert_eq!(server.body("/"), "ok");
+    }
+}

@@ -7,7 +7,8 @@
 //! holds nothing is let in even when everything is taken: there are no more such places than there are parties.
 //!
 //! Who finds no place waits in the line of its own claim, so that those who cannot be served yet never stand in front
-//! of those who can. Free places go to the one who has waited longest among the first of all lines that may take one.
+//! of those who can. Free places go to the one who has waited longest among the first of all lines that may take one; where
+//! the parties are known, before all others to one that holds nothing.
 //!
 //! The queue around it is [`turns`](super::turns). Before one application the parties are known, and the number is firm
 //! ([`Sharing`]).
@@ -161,6 +162,8 @@ pub struct Shares<const N: usize, W> {
     idle: u32,
     taken: u32,
     held: Held,
+    /// Who has left a place last.
+    left_last: u64,
     lines: HashMap<[u64; N], Line<N, W>>,
     waiting: u32,
     numbers: u64,
@@ -174,6 +177,7 @@ impl<const N: usize, W> Default for Shares<N, W> {
             idle: 0,
             taken: 0,
             held: Held::default(),
+            left_last: 0,
             lines: HashMap::default(),
             waiting: 0,
             numbers: 0,
@@ -278,6 +282,7 @@ impl<const N: usize, W> Shares<N, W> {
     /// Leaves a place. It is to be given on: see [`Shares::next`].
     pub fn leave(&mut self, claim: &Claim<N>) {
         self.taken = self.taken.saturating_sub(1);
+        self.left_last = claim.first().map_or(0, |key| key.party);
         for key in claim {
             if self.held.sub(key.party) == Some(0) {
                 self.idle += u32::from(self.members.contains(&key.party));
@@ -297,7 +302,9 @@ impl<const N: usize, W> Shares<N, W> {
             return None;
         }
         let may = self.lines.values().filter(|line| self.may_take(&line.claim, most));
-        let first = may.min_by_key(|line| line.waiting.front().map_or(u64::MAX, |(number, _)| *number));
+        let first = may.min_by_key(|line| {
+            (self.precedence(&line.claim), line.waiting.front().map_or(u64::MAX, |(number, _)| *number))
+        });
         let claim = first?.claim;
         let line = &mut self.lines.get_mut(&line_of(&claim))?.waiting;
         let (number, who) = line.remove(choose(line))?;
@@ -330,6 +337,16 @@ impl<const N: usize, W> Shares<N, W> {
         self.waiting -= 1;
         if self.lines.get(line).is_some_and(|line| line.waiting.is_empty()) {
             self.lines.remove(line);
+        }
+    }
+
+    /// Which lines come first, whoever has waited longer. Among members those that hold nothing, for whom the last place is
+    /// kept; of these not the one that has just left a place, or a pool of one process would be its for as long as it waits.
+    fn precedence(&self, claim: &Claim<N>) -> u8 {
+        match (self.sharing, claim.first()) {
+            (Sharing::Among, Some(key)) if self.held.of(key.party) > 0 => 2,
+            (Sharing::Among, Some(key)) => u8::from(key.party == self.left_last),
+            _ => 0,
         }
     }
 
@@ -537,6 +554,35 @@ mod tests {
         shares.leave(&site(2));
         assert!(shares.next(4, |_| 0).is_none(), "kept for the other, who has none now");
         assert!(shares.try_enter(&site(2), 4));
+    }
+
+    /// Of one place, and of several: a party with many who wait does not keep another waiting for all of them.
+    #[test]
+    fn who_holds_nothing_comes_before_who_came_first() {
+        for most in [1, 2] {
+            let mut shares = Shares::<1, Option<Waker>>::default();
+            shares.set_sharing(Sharing::Among);
+            let [many, few] = [1, 2].map(|party| [Key { party, weight: 8 }]);
+            (1..=2).for_each(|party| shares.join(party));
+            let ask = |shares: &mut Shares<1, _>, claim| shares.enter(claim, most, 64, || None);
+            assert_eq!(ask(&mut shares, &many), Placement::Place);
+            (0..9).for_each(|_| assert!(matches!(ask(&mut shares, &many), Placement::Turn(_))));
+            if most == 2 {
+                assert_eq!(ask(&mut shares, &few), Placement::Place);
+            }
+            assert!(matches!(ask(&mut shares, &few), Placement::Turn(_)));
+            shares.leave(if most == 1 { &many } else { &few });
+            let next = |shares: &mut Shares<1, _>| {
+                let (claim, ..) = shares.next(most, |_| 0)?;
+                shares.take(&claim);
+                Some(claim[0].party)
+            };
+            assert_eq!(next(&mut shares), Some(2), "{most}");
+            assert_eq!(next(&mut shares), None);
+            // Each in turn, as long as both wait.
+            shares.leave(&few);
+            assert_eq!(next(&mut shares), if most == 1 { Some(1) } else { None }, "{most}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! Three promises: the turns of one claim come in the order of arrival, no more places are taken at once than there are
 //! but by those who are sure of one, and whoever waits is told in the end: a place, or why not. Where a place is of most
 //! use on the thread that has left it ([`TurnQueue::prefer_here`]), the first who waits there comes before the first of all,
-//! if it has waited a quarter as long at least.
+//! if it has waited a quarter as long at least, and not much less.
 
 use super::shares::{self, Claim, Shares, Sharing};
 use std::collections::{HashMap, VecDeque};
@@ -90,14 +90,18 @@ fn here() -> u32 {
 /// Of those who wait so many are looked at for one of this thread.
 const LOOKED_AT: usize = 256;
 
+/// How much longer somebody may have waited who is passed by one of this thread. With a quarter alone the turns of a long
+/// queue would come in no order at all, and some not before their age.
+const PASSED_BY: Duration = Duration::from_millis(50);
+
 /// Who of a line comes next when a place was left on this thread: the first of this thread, unless it has waited less than
-/// a quarter as long as the first of all. So a place stays where the connection is that was used in it, and nobody is passed
+/// a quarter as long as the first of all, or [`PASSED_BY`] less. So a place stays where the connection is that was used in it, and nobody is passed
 /// by those who came much later. With half as long three of five places were still given to another thread, with 64 clients
 /// on eight threads before eight places; with a quarter one of twenty is.
 fn first_here<T>(line: &VecDeque<(T, Waiting)>, here: u32, now: u64) -> usize {
     let Some((_, first)) = line.front() else { return 0 };
     let waited = |who: &Waiting| now.saturating_sub(who.since);
-    let enough = waited(first) / 4;
+    let enough = (waited(first) / 4).max(waited(first).saturating_sub(nanos(PASSED_BY)));
     let mut old_enough = line.iter().take(LOOKED_AT).take_while(|(_, who)| waited(who) >= enough);
     old_enough.position(|(_, who)| who.thread == here).unwrap_or(0)
 }
@@ -395,6 +399,19 @@ mod tests {
 
     fn has_place(queue: &mut TurnQueue<1, (), ()>, ticket: u64) -> bool {
         queue.settled(&CLAIM, ticket, Waker::noop()).is_some()
+    }
+
+    #[test]
+    fn in_a_long_queue_nobody_is_passed_by_those_who_came_much_later() {
+        const MS: u64 = 1_000_000;
+        for (later, stays) in [(49, true), (51, false)] {
+            let mut queue = TurnQueue::<1, (), ()> { prefers_here: true, ..TurnQueue::default() };
+            assert!(queue.try_enter(&CLAIM, &BOUNDS));
+            let there = wait_elsewhere(&mut queue, 0);
+            let here = wait(&mut queue, later * MS);
+            queue.release(&CLAIM, &BOUNDS, || 2_000 * MS, &mut Woken::default());
+            assert_eq!((has_place(&mut queue, here), has_place(&mut queue, there)), (stays, !stays));
+        }
     }
 
     #[test]

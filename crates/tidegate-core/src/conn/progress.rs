@@ -82,7 +82,8 @@ impl Patience {
             0 => grace,
             rate => {
                 let paid = u32::try_from(taken.saturating_mul(1000) / rate).unwrap_or(u32::MAX);
-                self.left.saturating_sub(waited).saturating_add(paid).min(most)
+                // What came was paid within the wait: it makes up for it, and for nothing beyond.
+                self.left.saturating_add(paid).saturating_sub(waited).min(most)
             }
         };
         self.left > 0

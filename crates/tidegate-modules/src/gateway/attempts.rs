@@ -12,16 +12,22 @@ use super::upstream::{RoutingState, Selection, Upstream};
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 use tidegate_core::{Response, answer, log};
 use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
-use tidegate_io::descriptors;
+use tidegate_io::{descriptors, timer};
 use tidegate_stats::Elapsed;
 use tidegate_stats::GatewayFailure;
 use tidegate_stats::series::Phase;
 
 /// Times that a request is sent again at once when a connection was on its way out.
 const AT_ONCE: u32 = 2;
+
+/// How long a process of a pool may be gone without the supervisor having said so, and how often it is looked whether it has:
+/// a request that nobody has got waits for the next one.
+const GONE: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A request in the words of its protocol, ready to be sent.
 pub(super) trait Attempt {
@@ -82,6 +88,9 @@ impl Failure {
 struct Attempts {
     at_once: u32,
     wants_new: bool,
+    /// It has waited so long for a process to be replaced, and does again before it is tried.
+    waited: Duration,
+    is_waiting: bool,
     /// How an earlier member has failed: what the client hears when there is no other.
     before: Option<Box<Error>>,
 }
@@ -150,6 +159,9 @@ pub(super) async fn until_answered<A: Attempt>(mut request: A, begun: Begun) -> 
             }
         }
         pick = None;
+        if std::mem::take(&mut attempts.is_waiting) {
+            Box::pin(timer::after(LOOK)).await;
+        }
     }
 }
 
@@ -195,6 +207,10 @@ impl Attempts {
             descriptors::are_lacking();
             log::error(format_args!("503: {about}: {} was not asked: {}", link.name, descriptors::advice()));
             return Some(answer::busy(Some(1)));
+        }
+        if self.waited < GONE && link.upstream.awaits_another(routing, &fault, pick.as_ref()) {
+            (self.waited, self.is_waiting, self.before) = (self.waited + LOOK, true, None);
+            return None;
         }
         let error = failed(link, &about, &fault, pick.as_ref());
         let is_unaccepted = matches!(fault, Fault::Unaccepted);

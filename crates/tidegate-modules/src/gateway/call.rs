@@ -582,6 +582,9 @@ impl Exchange {
         Poll::Ready(match head {
             Ok(head) => self.answered(call, head),
             Err(fault) => {
+                // Also of one that does not answer: where the time has gone is asked most often then.
+                let elapsed = Elapsed::nanos(monotonic_ns().saturating_sub(self.began));
+                call.link.took(&call.routing, self.pick.as_ref(), Phase::Application, elapsed);
                 self.connection = None;
                 Err(call.failure(fault, self.pick.take(), self.is_reused))
             }

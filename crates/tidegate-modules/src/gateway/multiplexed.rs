@@ -134,6 +134,8 @@ impl Attempt for Multiplexed {
                 Ok(self.respond(head, cookie, stream, pick).await)
             }
             Err(fault) => {
+                let elapsed = Elapsed::nanos(monotonic_ns().saturating_sub(began));
+                self.link.took(&self.routing, pick.as_ref(), Phase::Application, elapsed);
                 let is_lost =
                     matches!(&fault, Fault::Stream(error) | Fault::Owed(error) if self.repeats(error));
                 // It may have been accepted a moment ago, and nothing of it seen yet.

@@ -37,6 +37,7 @@ struct State {
     phase: PoolPhase,
     sequence: u64,
     division: u64,
+    is_supervised: bool,
     ends_hung: bool,
     members: Vec<Arc<Member>>,
     /// Left out of the last update, with requests under way.
@@ -174,6 +175,7 @@ impl Pool {
             phase,
             sequence: 0,
             division: 0,
+            is_supervised: false,
             ends_hung: false,
             members: Vec::new(),
             leaving: Vec::new(),
@@ -202,6 +204,11 @@ impl Pool {
     /// Its places and its queue.
     pub fn places(&self) -> &Arc<Places> {
         &self.places
+    }
+
+    /// Whether a process of it that has ended is replaced.
+    pub(super) fn is_supervised(&self) -> bool {
+        self.read().is_supervised
     }
 
     /// Where it listens now: nothing while none of it runs.
@@ -261,6 +268,7 @@ impl Pool {
         state.phase = update.phase;
         state.sequence = update.sequence;
         state.division = update.division;
+        state.is_supervised = update.is_supervised;
         state.ends_hung = update.ends_hung;
         let mut known = std::mem::take(&mut state.members);
         for PoolMember { address, places, whole } in update.members {

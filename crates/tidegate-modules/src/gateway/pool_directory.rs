@@ -158,6 +158,7 @@ mod tests {
     fn update(places: usize, ports: &[u16]) -> PoolUpdate {
         let address = |port: &u16| PoolAddress::Tcp(([127, 0, 0, 1], *port).into());
         PoolUpdate {
+            is_supervised: true,
             name: "app".into(),
             sequence: 1,
             division: 0,

@@ -94,6 +94,9 @@ pub struct PoolUpdate {
     pub division: u64,
     /// Those that take requests now. One that is left out gets no further ones and ends those it has.
     pub members: Vec<PoolMember>,
+    /// Its processes are started here, and one that has ended is replaced.
+    #[serde(default)]
+    pub is_supervised: bool,
     /// A member that has left a request without an answer until its deadline is ended: it gets no further ones.
     pub ends_hung: bool,
     /// Sockets of its own that no process accepts connections on: what waits in their backlogs is dropped before another

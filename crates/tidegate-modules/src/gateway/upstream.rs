@@ -1,12 +1,14 @@
 //! Which member of an application gets a request: the seam between the protocols and pools, groups and plain
 //! addresses.
 
+use super::attempts::Fault;
 use super::balance::{self, BalanceKey, Group, Sticky, Tried};
 use super::link::Link;
 use super::places::{Membership, Place, PlaceLimits, Places, Refused};
 use super::pool::Attended;
 use super::pool_directory::{Lease, Pool, PoolDirectory};
 use std::collections::HashMap;
+use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -409,6 +411,21 @@ impl Upstream {
             }
             Upstream::Group(group) => group.may_retry(&routing.tried, is_sent),
         }
+    }
+
+    /// Whether nobody has got a request since a process of ours is no more, and has been found so before: the supervisor is about
+    /// to say that it has another.
+    pub(super) fn awaits_another(
+        &self,
+        routing: &RoutingState,
+        fault: &Fault,
+        pick: Option<&Selection>,
+    ) -> bool {
+        let (Upstream::Pool(pool), Fault::Unreachable(error)) = (self, fault) else { return false };
+        let is_gone = matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound);
+        let is_known =
+            pick.and_then(Selection::address).is_some_and(|address| routing.left.contains(address));
+        is_gone && is_known && pool.is_supervised()
     }
 
     /// Whether it is a pool.

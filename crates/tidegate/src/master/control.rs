@@ -15,12 +15,12 @@ use super::stores;
 use crate::revision::ServeOptions;
 use anyhow::{Context, Result, bail};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::Mode;
+use rustix::fs::{FlockOperation, Mode, flock};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{geteuid, getppid, getuid};
 use std::collections::VecDeque;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::MetadataExt;
@@ -130,7 +130,9 @@ pub fn open(options: &ServeOptions, settings: &Settings, has_predecessor: bool) 
             let is_inherited = has_predecessor && Operator::of(&path).is_asked();
             // Also where `sandbox` is off: a reload may switch it on.
             let proof = sealing::is_possible().then(|| Proof::make(&path, has_predecessor)).flatten();
-            Ok(Some(draft.with_proof(proof, is_inherited)))
+            let mut draft = draft.with_proof(proof, is_inherited);
+            (draft.is_fixed, draft.predecessor) = (is_fixed, predecessor);
+            Ok(Some(draft))
         }
         Err(error) if is_fixed => Err(error.context(advice(&path))),
         Err(error) => {
@@ -167,6 +169,10 @@ pub struct Draft {
     proof: Option<Arc<Proof>>,
     /// The secret is that of a predecessor, who goes on with it should this process fail.
     is_inherited: bool,
+    /// Without its place there is no server, for it was asked for.
+    is_fixed: bool,
+    /// Whose place it takes.
+    predecessor: Option<i32>,
 }
 
 /// A control socket in its place.
@@ -208,7 +214,15 @@ impl Draft {
             .inspect_err(|_| drop(fs::remove_file(&draft)))
             .with_context(|| format!("cannot make the control socket {}", path.display()))?;
         let (listener, path) = (Some(listener), path.to_owned());
-        Ok(Draft { listener, draft, path, proof: None, is_inherited: false })
+        Ok(Draft {
+            listener,
+            draft,
+            path,
+            proof: None,
+            is_inherited: false,
+            is_fixed: true,
+            predecessor: None,
+        })
     }
 
     /// Has everybody but root show a proof, which is a predecessor's or this process's own.
@@ -228,13 +242,25 @@ impl Draft {
         self.proof.as_ref().map(|proof| proof.path())
     }
 
-    /// Moves it to its place, where a predecessor's or a stale one may lie, and serves it.
+    /// Moves it to its place, where a predecessor's or a stale one may lie, and serves it. `None`: another server that has
+    /// started meanwhile has the place, and nobody has asked for it.
     pub fn install(
         mut self,
         status_registry: Arc<StatusRegistry>,
         events: Sender<Event>,
-    ) -> Result<ControlSocket> {
+    ) -> Result<Option<ControlSocket>> {
         let at = || format!("cannot make the control socket {}", self.path.display());
+        let _alone = lock_folder(&self.path);
+        let own = std::process::id().cast_signed();
+        let other = owner(&self.path).filter(|pid| *pid != own && Some(*pid) != self.predecessor);
+        if let Some(pid) = other {
+            let said = format!("the control socket {} has just become process {pid}'s", self.path.display());
+            if self.is_fixed {
+                bail!("{said}, which has started at the same moment; name another with --control");
+            }
+            notice(&format!("{said}: this server runs without; give it one of its own with --control"));
+            return Ok(None);
+        }
         if fs::symlink_metadata(&self.path).is_ok_and(|there| !is_socket(&there)) {
             bail!("{}: something that is no socket lies there", at());
         }
@@ -257,8 +283,16 @@ impl Draft {
             let _ = gives.send(listener);
         }
         let (path, proof) = (self.path.clone(), self.proof.take());
-        Ok(ControlSocket { identity: identity(&path), path, proof })
+        Ok(Some(ControlSocket { identity: identity(&path), path, proof }))
     }
+}
+
+/// Keeps others that take a place in the same folder from doing so at the same moment. Where it cannot be had the place is taken
+/// without.
+fn lock_folder(path: &Path) -> Option<File> {
+    let folder = File::open(path.parent()?).ok()?;
+    flock(&folder, FlockOperation::LockExclusive).ok()?;
+    Some(folder)
 }
 
 impl Drop for Draft {
@@ -551,10 +585,11 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert_eq!(owner(&path), None, "nobody answers on a stale one");
         let (events, _orders) = channel();
-        let first = Draft::bind(&path).unwrap().install(StatusRegistry::new(), events.clone()).unwrap();
+        let first =
+            Draft::bind(&path).unwrap().install(StatusRegistry::new(), events.clone()).unwrap().unwrap();
         assert_eq!(owner(&path), Some(std::process::id().cast_signed()));
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        let second = Draft::bind(&path).unwrap().install(StatusRegistry::new(), events).unwrap();
+        let second = Draft::bind(&path).unwrap().install(StatusRegistry::new(), events).unwrap().unwrap();
         first.remove();
         assert!(path.exists());
         second.remove();
@@ -601,7 +636,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("control");
         let (events, _orders) = channel();
-        let socket = Draft::bind(&path).unwrap().install(StatusRegistry::new(), events).unwrap();
+        let socket = Draft::bind(&path).unwrap().install(StatusRegistry::new(), events).unwrap().unwrap();
         let mut strangers: Vec<UnixStream> =
             (0..STRANGERS).map(|_| UnixStream::connect(&path).unwrap()).collect();
         let patience = Some(tidegate_testkit::WAIT);

@@ -328,7 +328,7 @@ impl Master {
         let path = master.current.settings.pid_file.clone();
         let last =
             draft.map(|draft| draft.install(status_registry, sender)).transpose().and_then(|control| {
-                master.control = control;
+                master.control = control.flatten();
                 path.as_deref().map(PidFile::write).transpose()
             });
         match last {

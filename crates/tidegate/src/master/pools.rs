@@ -264,6 +264,7 @@ mod tests {
 
     fn update(name: &str) -> PoolUpdate {
         PoolUpdate {
+            is_supervised: true,
             name: name.into(),
             sequence: 1,
             division: 0,

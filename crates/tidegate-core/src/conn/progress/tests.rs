@@ -294,3 +294,19 @@ fn content_that_comes_in_pieces_is_judged_over_the_grace_and_not_in_windows_of_i
     let end = give_up_sender(terms, &slow).expect("it is slower than it may be");
     assert!((4000..=8500).contains(&end), "{end}");
 }
+
+/// However small the pieces are, and however often they come, a hoarder is given up in time.
+#[test]
+fn who_sends_or_takes_a_byte_now_and_then_is_given_up() {
+    for (rate, grace, bytes, gap) in
+        [(1024, 5, 1, 50), (1024, 5, 10, 100), (256, 30, 1, 100), (256, 30, 40, 200), (256, 30, 1, 1000)]
+    {
+        let terms = Terms::new(rate, Duration::from_secs(grace));
+        let pieces: Vec<(u32, u32)> = (1..2_000).map(|count| (count * gap, bytes)).collect();
+        let end = give_up_sender(terms, &pieces).expect("it is too slow");
+        let grace = 1000 * grace as u32;
+        // What it pays makes its time longer by that part of it.
+        let most = f64::from(grace) / (1.0 - f64::from(bytes * 1000 / gap) / f64::from(rate)) * 1.2;
+        assert!((grace..=most as u32 + 100).contains(&end), "{rate} {bytes} {gap}: {end}, {most}");
+    }
+}

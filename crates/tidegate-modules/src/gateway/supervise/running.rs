@@ -463,6 +463,7 @@ impl Running {
             name: self.pool.name.clone(),
             sequence,
             division: 0,
+            is_supervised: self.machine.is_some(),
             ends_hung: self.machine.as_ref().is_some_and(Machine::ends_hung),
             members,
             unattended,
