@@ -506,6 +506,22 @@ mod tests {
     }
 
     #[test]
+    fn who_never_answers_has_taken_the_time_until_it_is_given_up() {
+        let trace = Trace::sampled(false);
+        trace.begin_try(None, 1);
+        trace.connected(1);
+        trace.end_try();
+        let waited = trace.times().application;
+        assert!(waited > 0);
+        // One that was counted where it has failed is not counted again.
+        trace.begin_try(None, 1);
+        trace.connected(1);
+        trace.took(Phase::Application, 5);
+        trace.end_try();
+        assert_eq!(trace.times().application, waited + 5);
+    }
+
+    #[test]
     fn only_what_is_done_with_gives_its_memory() {
         let of = Rc::new(Traced { site: "a".into(), routes: Vec::new(), has_id: true, sampling: None });
         let begin = || Trace::begin(&of, &Remote::direct(Peer::Unix), &Fields::default()).unwrap();

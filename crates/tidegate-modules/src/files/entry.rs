@@ -11,6 +11,7 @@ use tidegate_config::settings::{Coding, Compress};
 use tidegate_core::decoration::Decoration;
 use tidegate_core::response::{Body, FilePiece, Message};
 use tidegate_http::{FieldLines, HttpDate, Status, media_type};
+use tidegate_io::clock::wall_seconds;
 use tidegate_io::file::{Meta, Opened, Patience, read_at, read_whole};
 use tidegate_io::paged::PagedFile;
 
@@ -220,7 +221,9 @@ impl Maker {
         let mut lines = FieldLines::default();
         lines.push("Content-Type", parts.media_type);
         lines.push("ETag", &entity_tag);
-        lines.push("Last-Modified", HttpDate(parts.meta.mtime).format());
+        if let Some(modified) = last_modified(parts.meta.mtime, wall_seconds()) {
+            lines.push("Last-Modified", modified.format());
+        }
         lines.push("Accept-Ranges", "bytes");
         if let Some((coding, _)) = coding {
             lines.push("Content-Encoding", compress::token(coding));
@@ -248,6 +251,12 @@ struct Parts<'a> {
     media_type: &'a str,
     meta: &'a Meta,
     varies: bool,
+}
+
+/// What is said of when it was changed; nothing of a time that is still to come, which would be later than `Date` (RFC 9110
+/// section 8.8.2.1). Both in seconds since 1970.
+fn last_modified(mtime: i64, now: i64) -> Option<HttpDate> {
+    (mtime <= now).then_some(HttpDate(mtime))
 }
 
 /// Modification time and length, never the inode (FAULTS 39); a coding has a tag of its own, since two
@@ -330,5 +339,17 @@ impl FileEntry {
         let encoded = self.encoded.borrow();
         let ready = encoded.iter().filter(|(_, form)| matches!(form, Encoded::Ready(_)));
         ready.map(|(coding, _)| compress::token(*coding)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_is_still_to_come_is_not_told() {
+        for (mtime, is_told) in [(0, true), (99, true), (100, true), (101, false), (i64::MAX, false)] {
+            assert_eq!(last_modified(mtime, 100), is_told.then_some(HttpDate(mtime)), "{mtime}");
+        }
     }
 }
