@@ -144,6 +144,12 @@ pub(super) fn meant_by_name(name: &str, known: &[&str]) -> Option<(String, Strin
     said(whose, meant.to_owned())
 }
 
+/// Whether a name is one of the path of a request, with its query or without, here or with another server.
+pub(super) fn is_path(name: &str) -> bool {
+    let meant = meant_by_name(name, Kind::Target.placeholders());
+    matches!(meant.as_ref().map_or(name, |(_, meant)| meant.as_str()), "uri" | "path")
+}
+
 /// The first placeholder of a text in which none is filled in: one that is known elsewhere, so that JSON is left alone.
 pub(super) fn placeholder_in(text: &str) -> Option<&str> {
     let mut inside = text.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
