@@ -127,6 +127,14 @@ impl Loaded {
         self.diagnostics.iter().any(Diagnostic::is_error)
     }
 
+    /// Says for who has a server that goes on as it was what these settings would have come to: nothing is in force of them.
+    pub fn is_refused_by_a_server(&mut self) {
+        for mistake in self.diagnostics.iter_mut().filter(|found| found.in_force.as_deref() == Some(NOTHING))
+        {
+            mistake.in_force = Some("the settings before; with these nothing would be served".into());
+        }
+    }
+
     /// All diagnostics as text, a blank line between two.
     pub fn render(&self, color: bool) -> String {
         let texts: Vec<String> = self.diagnostics.iter().map(|diagnostic| diagnostic.render(color)).collect();

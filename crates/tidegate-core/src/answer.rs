@@ -110,6 +110,13 @@ pub fn busy(retry_after: Option<u64>) -> Response {
     }
 }
 
+/// The application cannot be reached at present: 503 as [`busy`], with a page that says so.
+pub fn out_of_reach(retry_after: u64) -> Response {
+    let sentence = "The application cannot be reached at present. Try again in a moment.";
+    let response = explained(Status::SERVICE_UNAVAILABLE, sentence).by(Author::Busy);
+    response.with("Retry-After", retry_after.to_string())
+}
+
 /// An error whose page says `sentence`. The text is ours, never the client's.
 pub fn explained(status: Status, sentence: &str) -> Response {
     if !status.has_body() {

@@ -58,8 +58,7 @@ impl Handler for Redirect {
                 return Reply::Ready(answer::refused(exchange, error.status(), why));
             }
         };
-        let note = format!("This page is at <a href=\"{0}\">{0}</a>.", Escaped(&location));
-        Reply::Ready(answer::explained(self.status, &note).with("Location", location))
+        Reply::Ready(moved(self.status, location))
     }
 
     fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
@@ -72,6 +71,12 @@ impl Handler for Redirect {
         }
         Foreseen::Handler
     }
+}
+
+/// A redirection with a page that says where to.
+pub(crate) fn moved(status: Status, location: String) -> Response {
+    let note = format!("This page is at <a href=\"{0}\">{0}</a>.", Escaped(&location));
+    answer::explained(status, &note).with("Location", location)
 }
 
 /// `respond 200 "text"`

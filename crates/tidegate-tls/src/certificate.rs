@@ -5,7 +5,7 @@
 //! files change, the next handshake uses the new pair; a broken one leaves the old one where it is.
 
 use crate::distinguished_name;
-use crate::key_fault::{key_problem, length_problem, pem_problem};
+use crate::key_fault::{has_passphrase, key_problem, length_problem, pem_problem};
 use aws_lc_rs::digest;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -44,10 +44,16 @@ pub enum CertificateError {
         path: String,
     },
     /// There is no private key in it.
-    #[error(
-        "{path} holds no private key: it must have a line `-----BEGIN PRIVATE KEY-----` (a key with a passphrase cannot be used)"
-    )]
+    #[error("{path} holds no private key: it must have a line `-----BEGIN PRIVATE KEY-----`")]
     NoKey {
+        /// The file.
+        path: String,
+    },
+    /// The private key in it can be read by who knows its passphrase.
+    #[error(
+        "the private key in {path} has a passphrase, and nobody is asked for it: take it off with `openssl pkey -in {path} -out NEW`"
+    )]
+    HasPassphrase {
         /// The file.
         path: String,
     },
@@ -367,6 +373,7 @@ impl Certificate {
             .ok_or_else(|| CertificateError::NoCertificate { path: path() })?;
         let key_path = || pair.key_name.clone();
         let key = PrivateKeyDer::from_pem_slice(&pair.key).map_err(|error| match error {
+            _ if has_passphrase(&pair.key) => CertificateError::HasPassphrase { path: key_path() },
             pem::Error::NoItemsFound => CertificateError::NoKey { path: key_path() },
             error => CertificateError::UnusableKey { path: key_path(), why: pem_problem(&error) },
         })?;

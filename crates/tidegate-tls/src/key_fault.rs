@@ -18,6 +18,15 @@ pub(crate) fn pem_problem(error: &pem::Error) -> String {
     }
 }
 
+/// Whether a PEM text holds a key with a passphrase: of PKCS #8 (RFC 7468 section 11), or of the older form, which says so in a header
+/// as those of RFC 1421 section 4.6.1.1 do.
+pub(crate) fn has_passphrase(pem: &[u8]) -> bool {
+    pem.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).any(|line| {
+        let old = line.strip_prefix(b"Proc-Type:").is_some_and(|what| what.trim_ascii() == b"4,ENCRYPTED");
+        old || line == b"-----BEGIN ENCRYPTED PRIVATE KEY-----"
+    })
+}
+
 /// What is wrong with a key that the library does not take.
 pub(crate) fn key_problem(key: &PrivateKeyDer<'_>, error: &rustls::Error) -> String {
     if let Some(problem) = length_problem(key.secret_der()) {
@@ -138,6 +147,14 @@ mod tests {
         let ec_key = std::fs::read(path("ec.key")).unwrap();
         let rsa_key = std::fs::read(path("rsa.key")).unwrap();
         let old_key = openssl(&["rsa", "-in", &path("rsa.key"), "-traditional"]);
+        let with_passphrase = |kind: &[&str]| {
+            let arguments = [kind, &["-passout", "pass:secret"]].concat();
+            openssl(&arguments)
+        };
+        let old_rsa = with_passphrase(&["rsa", "-in", &path("rsa.key"), "-aes128", "-traditional"]);
+        let old_ec = with_passphrase(&["ec", "-in", &path("ec.key"), "-aes128"]);
+        let pkcs8 = with_passphrase(&["pkey", "-in", &path("ec.key"), "-aes128"]);
+        let in_dos_lines = String::from_utf8(old_ec.clone()).unwrap().replace('\n', "\r\n").into_bytes();
         let other = openssl(&["ecparam", "-name", "secp256k1", "-genkey", "-noout"]);
         std::fs::remove_dir_all(&folder).unwrap();
         for (name, said, expected) in [
@@ -155,6 +172,10 @@ mod tests {
             ("another kind", said(&ec, b"no key"), "site.key holds no private key"),
             ("RSA 1024", said(&rsa, &rsa_key), "an RSA key of 1024 bits, and from 2048 bits on"),
             ("RSA 1024, PKCS #1", said(&rsa, &old_key), "an RSA key of 1024 bits, and from 2048 bits on"),
+            ("a passphrase, RSA, older form", said(&rsa, &old_rsa), "site.key has a passphrase"),
+            ("a passphrase, EC, older form", said(&ec, &old_ec), "`openssl pkey -in site.key -out NEW`"),
+            ("a passphrase, lines of DOS", said(&ec, &in_dos_lines), "site.key has a passphrase"),
+            ("a passphrase, PKCS #8", said(&ec, &pkcs8), "`openssl pkey -in site.key -out NEW`"),
             ("a curve that is none of ours", said(&ec, &other), "ECDSA P-256, P-384 and P-521"),
             (
                 "certificate cut at a group",

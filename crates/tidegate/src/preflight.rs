@@ -508,6 +508,9 @@ fn help_with_pair(error: &CertificateError, files: &CertificateFiles) -> &'stati
         CertificateError::Mismatch { .. } => {
             "both files are whole, and no pair: name the key that this certificate was made for"
         }
+        CertificateError::HasPassphrase { .. } => {
+            "name the new file, which nobody but the server and who starts it should read (`chmod 600`)"
+        }
         CertificateError::UnusableKey { .. } => "name a key that can be used, or take the line out",
         CertificateError::Unreadable { why, .. } if why == NOT_FOR_THIS_USER => {
             "start the server as root, which reads it before it becomes its `user`, or let the user read it that starts it \
@@ -532,10 +535,12 @@ mod tests {
         };
         let no_key = CertificateError::NoKey { path: "a.pem".into() };
         let mismatch = CertificateError::Mismatch { certificate: "a.pem".into(), key: "b.pem".into() };
+        let has_passphrase = CertificateError::HasPassphrase { path: "b.pem".into() };
         for (error, key, help) in [
             (&no_key, "a.pem", "name it as well: `key=\"FILE\"`"),
             (&no_key, "b.pem", "name the file of its private key"),
             (&mismatch, "b.pem", "both files are whole, and no pair"),
+            (&has_passphrase, "b.pem", "name the new file"),
         ] {
             let said = help_with_pair(error, &files(key));
             assert!(said.contains(help), "{said}");

@@ -25,7 +25,12 @@ impl Checker<'_> {
         let near = suggest::nearest(word, self.language.in_context(context).map(|directive| directive.name));
         let is_of_server =
             context == Context::RequestLimits && directives::find(Context::Limits, word).is_some();
-        let (message, help) = if let Some(meant) = called_here(word, context) {
+        let listens_in_site = word == "listen" && context == Context::Site && self.language.is_settings();
+        let (message, help) = if listens_in_site {
+            let help = "listeners are the server's, at the top level; a `site` is served at one of them alone with `bind`, in the words \
+                        of that `listen`: `bind \"127.0.0.1:8080\"`";
+            (format!("`{word}` cannot stand {}", context.place()), help.to_owned())
+        } else if let Some(meant) = called_here(word, context) {
             let problem =
                 if elsewhere.is_empty() { "unknown directive" } else { "no directive of this block:" };
             (format!("{problem} `{word}`"), format!("it is `{meant}` {}", context.place()))

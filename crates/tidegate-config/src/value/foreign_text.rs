@@ -3,7 +3,7 @@
 //!
 //! Called by `check` for every value of the settings. It words warnings and help; nothing is ever filled in because of it.
 
-use super::variables::{placeholder, placeholder_in};
+use super::variables::{in_braces, placeholder, placeholder_in};
 use super::{is_token, placeholders};
 use crate::directive::Kind;
 
@@ -184,7 +184,7 @@ struct Variable<'t> {
 fn variable<'t>(text: &'t str, kind: Kind, known: &[&str]) -> Option<Variable<'t>> {
     let is_log = matches!(kind, Kind::LogFormat);
     let of_request = |length: usize, meant: Option<String>| {
-        let meant = meant.map(|meant| format!("{{{meant}}}"));
+        let meant = meant.map(|meant| in_braces(&meant));
         Some(Variable { written: text.get(..length)?, meant, is_environment: false })
     };
     if let Some(behind) = text.strip_prefix("{$") {
@@ -361,12 +361,17 @@ mod tests {
             (field, "{$host}", "{host}"),
             (Kind::LogFormat, "$upstream_response_time $ssl_cipher", "{upstream-duration} {tls-cipher}"),
             (Kind::LogFormat, "{client} $status", "{client} {status}"),
+            (
+                Kind::LogFormat,
+                "$remote_addr [$time_local] \"$request\" $status",
+                "{client} [{time}] \"{method} {target} {protocol}\" {status}",
+            ),
             (Kind::LogFormat, "{client} $http_user_agent", "{client} {request.user-agent}"),
             (Kind::LogFormat, "{client} $remote_user", "{client} {user}"),
         ] {
             let said = foreign(kind, "", text).unwrap();
             assert_eq!(said.meant.as_deref(), Some(meant), "{text}: {said:?}");
-            assert_eq!(said.help, format!("write `\"{meant}\"`"), "{text}");
+            assert_eq!(said.help, format!("write `\"{}\"`", meant.replace('"', "\\\"")), "{text}");
         }
         let mixed = foreign(target, "", "/$uri%{QUERY_STRING}").unwrap();
         assert!(mixed.is_error && mixed.message.starts_with("`%{QUERY_STRING}`"), "{mixed:?}");

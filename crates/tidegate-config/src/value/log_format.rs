@@ -145,7 +145,7 @@ fn placeholder(name: &str) -> Result<LogPart, ValueError> {
     let known = PLACEHOLDERS.iter().map(|(known, _)| *known);
     let names: Vec<&str> = known.clone().collect();
     let meant = super::variables::meant_in_log(name, &names);
-    let meant = meant.map(|(whose, meant)| format!("{whose} is `{{{meant}}}`; "));
+    let meant = meant.map(|(whose, meant)| format!("{whose} is `{meant}`; "));
     let near = crate::suggest::nearest(name, known.clone());
     let near = meant.or_else(|| near.map(|word| format!("did you mean `{{{word}}}`? "))).unwrap_or_default();
     let known: Vec<String> = known.map(|known| format!("`{{{known}}}`")).collect();
@@ -182,6 +182,7 @@ mod tests {
             ("combimed", "did you mean `combined`?"),
             ("{statsu}", "did you mean `{status}`?"),
             ("{header.X-Key}", "`{header.X-Key}` of fields, redirects and limits is `{request.X-Key}`"),
+            ("{request}", "`{request}` of nginx is `{method} {target} {protocol}`"),
             ("{uri}", "`{uri}` of fields, redirects and limits is `{target}`"),
             ("{remote_addr}", "`{remote_addr}` of nginx is `{client}`"),
             ("{http_referer}", "`{http_referer}` of nginx is `{request.referer}`"),

@@ -9,6 +9,7 @@ mod log_format;
 mod names;
 mod paths;
 mod placeholders;
+mod proposals;
 mod quantity;
 mod service;
 mod upstream;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
 
-use super::{ValueError, placeholders};
+use super::{ValueError, placeholders, proposals};
 use crate::directive::Kind;
 use crate::settings::{Collector, CollectorAddress, LogTarget, PathPattern, Regex, Try};
 
@@ -340,10 +340,7 @@ pub(super) fn try_entry(text: &str) -> Result<Try, ValueError> {
         ));
     }
     if !text.starts_with('/') && !text.starts_with("{path}") {
-        return Err(ValueError::new(
-            format!("`{text}` is no path"),
-            format!("begin with `/` or `{{path}}`: `\"/{text}\"`"),
-        ));
+        return Err(ValueError::new(format!("`{text}` is no path"), proposals::for_try(text)));
     }
     placeholders::are_closed(Kind::Try, text)?;
     if text.split('/').any(|part| part == "..") || text.contains('\0') {
@@ -360,15 +357,7 @@ pub(super) fn target(text: &str) -> Result<String, ValueError> {
     let is_absolute = ["http://", "https://", "{scheme}://"].iter().any(|start| text.starts_with(start));
     if !is_absolute && !text.starts_with('/') && !text.starts_with("{uri}") {
         // What a client sends can be no host.
-        let help = match text.strip_prefix("{path}") {
-            Some(behind) => format!("write `\"/{{path}}{behind}\"`"),
-            None if text.starts_with('{') => {
-                format!(
-                    "write a path, `\"/{text}\"`; the host of a URL is written as it is, `\"https://example.com/{text}\"`"
-                )
-            }
-            None => format!("write a path, `\"/{text}\"`, or a URL, `\"https://{text}\"`"),
-        };
+        let help = proposals::for_target(text);
         return Err(ValueError::new(format!("`{text}` is no address to redirect to"), help));
     }
     if text.starts_with("//") {

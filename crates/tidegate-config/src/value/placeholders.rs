@@ -148,7 +148,10 @@ pub(crate) fn unknown(kind: Kind, name: &str, more: &[String]) -> ValueError {
     {
         return ValueError::new(message, format!("{whose} is `{{{meant}}}`; {known}"));
     }
-    let near = nearest(kind, name, more).map(|near| format!("did you mean `{{{near}}}`? "));
+    let of_path = (kind == Kind::Try && super::variables::is_path(name))
+        .then(|| "the path of the request is `{path}` here; ".to_owned());
+    let near = || nearest(kind, name, more).map(|near| format!("did you mean `{{{near}}}`? "));
+    let near = of_path.or_else(near);
     ValueError::new(message, near.unwrap_or_default() + &known)
 }
 

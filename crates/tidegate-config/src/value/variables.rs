@@ -5,7 +5,7 @@
 use super::foreign_text::foreign;
 use crate::directive::Kind;
 
-/// Variables of nginx and what fields, redirects and logs have in their place; empty where they have nothing.
+/// Variables of nginx and what fields, redirects and logs have in their place: a space between several, empty where they have nothing.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("args", "query", "query"),
     ("binary_remote_addr", "client", "client"),
@@ -28,7 +28,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("remote_addr", "client", "client"),
     ("remote_port", "", "client-port"),
     ("remote_user", "user", "user"),
-    ("request", "", "target"),
+    ("request", "", "method target protocol"),
     ("request_filename", "", ""),
     ("request_id", "request-id", "request-id"),
     ("request_length", "", "bytes-in"),
@@ -144,6 +144,12 @@ pub(super) fn meant_by_name(name: &str, known: &[&str]) -> Option<(String, Strin
     said(whose, meant.to_owned())
 }
 
+/// Whether a name is one of the path of a request, with its query or without, here or with another server.
+pub(super) fn is_path(name: &str) -> bool {
+    let meant = meant_by_name(name, Kind::Target.placeholders());
+    matches!(meant.as_ref().map_or(name, |(_, meant)| meant.as_str()), "uri" | "path")
+}
+
 /// The first placeholder of a text in which none is filled in: one that is known elsewhere, so that JSON is left alone.
 pub(super) fn placeholder_in(text: &str) -> Option<&str> {
     let mut inside = text.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
@@ -159,9 +165,9 @@ pub(super) fn placeholder_in(text: &str) -> Option<&str> {
     })
 }
 
-/// The placeholder of a log for a name that logs do not know: whose name it is, and what is meant.
+/// What a log has for a name that logs do not know: whose name it is, and the placeholders as they are written.
 pub(super) fn meant_in_log(name: &str, known: &[&str]) -> Option<(String, String)> {
-    let said = |whose: &str, meant: String| Some((format!("`{{{name}}}` {whose}"), meant));
+    let said = |whose: &str, meant: String| Some((format!("`{{{name}}}` {whose}"), in_braces(&meant)));
     let lower = name.to_ascii_lowercase();
     if known.contains(&lower.as_str()) {
         return said("in small letters", lower);
@@ -184,7 +190,14 @@ pub(crate) fn meant_by_variable(name: &str) -> Option<String> {
     placeholder(name, false, Kind::FieldTemplate.placeholders()).flatten()
 }
 
-/// The placeholder for a variable, where there is one; `None` where the name is none of nginx's.
+/// Names of placeholders as they are written.
+pub(super) fn in_braces(names: &str) -> String {
+    let written: Vec<String> = names.split(' ').map(|name| format!("{{{name}}}")).collect();
+    written.join(" ")
+}
+
+/// The placeholder for a variable, where there is one, or those of a log with a space between them; `None` where the name is none
+/// of nginx's.
 pub(super) fn placeholder(name: &str, is_log: bool, known: &[&str]) -> Option<Option<String>> {
     if let Some((_, other, log)) = KNOWN.iter().find(|(variable, ..)| *variable == name) {
         let meant = if is_log { *log } else { *other };

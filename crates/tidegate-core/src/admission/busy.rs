@@ -50,12 +50,18 @@ impl Busy {
         if is_head { &encoded.bytes[..encoded.body] } else { &encoded.bytes }
     }
 
-    /// As a response, in the place of one that says so.
+    /// As a response, in the place of one that says so. Where the settings have no text, the page of that one stays: it says what is
+    /// busy or out of reach.
     pub fn instead_of(&self, response: Response) -> Response {
-        let after = response.head.lines().first("Retry-After").map(<[u8]>::to_vec);
+        let lines = response.head.lines();
+        let after = lines.first("Retry-After").map(<[u8]>::to_vec);
+        let is_plain = lines.first("Content-Encoding").is_none();
         let mut busy = self.response();
         if let Some(after) = after {
             busy.fields_mut().set("Retry-After", after);
+        }
+        if self.settings.text.is_empty() && is_plain && response.status == busy.status {
+            busy.body = response.body;
         }
         busy
     }

@@ -15,6 +15,7 @@ pub use locate::open_root;
 
 use crate::compress;
 use crate::index::{self, Text};
+use crate::redirect;
 use cache::{Cached, Instance};
 use entry::{Contents, FileEntry, Maker};
 use locate::{Found, FoundFile, FoundText, Located, Lookup, Why};
@@ -323,7 +324,7 @@ impl Inner {
             return exchange.hand_on(&path, |_, exchange| Reply::Ready(not_allowed(exchange)));
         }
         if matches!(found, Found::NeedsSlash) && exchange.method != Method::Options {
-            return Reply::Ready(with_slash(exchange).with_status(Status(308))); // keeps method and content
+            return Reply::Ready(with_slash(exchange, Status(308))); // keeps method and content
         }
         Reply::Ready(not_allowed(exchange))
     }
@@ -404,7 +405,7 @@ impl Inner {
                 let listed = Listed { relative, folder, request, texts: Vec::new() };
                 self.list(listed, candidates, exchange)
             }
-            Found::NeedsSlash => Reply::Ready(with_slash(exchange)),
+            Found::NeedsSlash => Reply::Ready(with_slash(exchange, Status::MOVED_PERMANENTLY)),
             Found::Route(name) => exchange.hand_on_to(&name),
             Found::Status(status) => Reply::Ready(self.refused(exchange, status, &why, &depends)),
         }
@@ -601,7 +602,7 @@ fn not_allowed(exchange: &Exchange<'_>) -> Response {
 }
 
 /// A folder without its slash: the same address with one, query kept (relative links need it).
-fn with_slash(exchange: &Exchange<'_>) -> Response {
+fn with_slash(exchange: &Exchange<'_>, status: Status) -> Response {
     // What a folder is called by `rewrite` is nothing that the client has asked for.
     let asked = exchange.is_rewritten().then(|| exchange.path_asked_for());
     let asked = asked.filter(|asked| !asked.ends_with('/'));
@@ -611,7 +612,7 @@ fn with_slash(exchange: &Exchange<'_>) -> Response {
         to.push('?');
         to.push_str(query);
     }
-    answer::error(Status::MOVED_PERMANENTLY).with("Location", to)
+    redirect::moved(status, to)
 }
 
 fn overloaded() -> Response {

@@ -264,7 +264,7 @@ fn failed(link: &Link, about: &About, fault: &Fault, pick: Option<&Selection>) -
         Fault::Unaccepted => {
             failures.add(GatewayFailure::Down, 1);
             log::info(format_args!("{about}: {name}: no process is left to accept the request"));
-            Error { answer: answer::busy(Some(1)), why: Some(GatewayFailure::Down) }
+            Error { answer: answer::out_of_reach(1), why: Some(GatewayFailure::Down) }
         }
         Fault::Owed(said) => {
             log::info(format_args!(
@@ -302,5 +302,10 @@ fn refuse(link: &Link, about: &About, refused: &Refused) -> Error {
         }
         _ => log::info(format_args!("503: {about}: {}: {refused}", link.name)),
     }
-    Error { answer: answer::busy(Some(refused.retry_after_seconds())), why: Some(why) }
+    let retry_after = refused.retry_after_seconds();
+    let answer = match why {
+        GatewayFailure::Down => answer::out_of_reach(retry_after),
+        _ => answer::busy(Some(retry_after)),
+    };
+    Error { answer, why: Some(why) }
 }

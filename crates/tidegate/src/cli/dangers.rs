@@ -305,25 +305,44 @@ impl<'s> Dangers<'s> {
             if root.as_os_str().is_empty() || !seen.insert(root) {
                 continue;
             }
-            for folder in &*self.folders.of_uploads(root) {
+            for (folder, why) in &*self.folders.of_uploads(root) {
                 let Some(url) = folder.strip_prefix(root).ok().and_then(Path::to_str) else { continue };
-                let script = format!("/{url}/x{suffix}");
-                let Some(runs) = self.route_of(site, script.as_bytes(), STRANGERS[0]) else { continue };
-                if !runs.action.is_program() {
-                    continue;
-                }
-                let origin = runs.origin.clone();
-                let message = format!(
-                    "scripts in {} run, where uploads go: whoever may send a file may run a program",
-                    folder.display()
-                );
+                // A script runs as well where a path follows it (`PATH_INFO`).
+                let scripts = [format!("/{url}/x{suffix}"), format!("/{url}/x{suffix}/y")];
+                let programs = scripts.iter().filter_map(|script| {
+                    let runs = self.route_of(site, script.as_bytes(), STRANGERS[0])?;
+                    runs.action.is_program().then_some(runs)
+                });
+                let Some(origin) = programs.map(|runs| runs.origin.clone()).next() else { continue };
+                let message = match why {
+                    Uploads::ByName => format!(
+                        "scripts in {} run, where uploads go by its name: whoever may send a file may run a program",
+                        folder.display()
+                    ),
+                    Uploads::Writable => format!(
+                        "scripts in {} run, and every user of this machine may write there: whoever gets a file there may run a program",
+                        folder.display()
+                    ),
+                };
                 let help =
-                    format!("write `route \"/{url}/*{suffix}\" {{ respond 403 }}` in front of this route");
+                    format!("write `route \"/{url}/*{suffix}*\" {{ respond 403 }}` in front of this route");
                 self.warn(&origin, message, &help);
             }
         }
     }
 }
+
+/// Why a folder is taken for one that uploads go to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Uploads {
+    /// It is called so, and more than root may write to it.
+    ByName,
+    /// Everybody may write to it.
+    Writable,
+}
+
+/// Folders that uploads go to.
+type UploadFolders = Rc<[(PathBuf, Uploads)]>;
 
 /// Paths below a root, each with what it gives away.
 type Giveaways = Rc<[(PathBuf, &'static str)]>;
@@ -335,7 +354,7 @@ struct Folders<'s> {
     /// By root, and whether hidden files are served: what gives something away below it, and what it gives away.
     giveaways: HashMap<(&'s OsStr, bool), Giveaways>,
     /// By root: where uploads go.
-    of_uploads: HashMap<&'s OsStr, Rc<[PathBuf]>>,
+    of_uploads: HashMap<&'s OsStr, UploadFolders>,
 }
 
 impl<'s> Folders<'s> {
@@ -373,7 +392,7 @@ impl<'s> Folders<'s> {
     }
 
     /// Folders below a root that are called so and that more than root may write to, or that everybody may write to.
-    fn of_uploads(&mut self, root: &'s Path) -> Rc<[PathBuf]> {
+    fn of_uploads(&mut self, root: &'s Path) -> UploadFolders {
         if let Some(known) = self.of_uploads.get(root.as_os_str()) {
             return known.clone();
         }
@@ -386,14 +405,14 @@ impl<'s> Folders<'s> {
                 };
                 let lower = name.to_ascii_lowercase();
                 let is_called_so = UPLOADS.iter().any(|known| lower.starts_with(known));
-                if is_for_uploads(is_called_so, there.uid(), there.mode()) {
-                    found.push(path);
+                if let Some(why) = for_uploads(is_called_so, there.uid(), there.mode()) {
+                    found.push((path, why));
                 } else if depth + 1 < DEPTH && !name.starts_with('.') {
                     left.push((path, depth + 1));
                 }
             }
         }
-        found.sort_unstable();
+        found.sort_unstable_by(|(a, _): &(PathBuf, _), (b, _)| a.cmp(b));
         let found = Rc::from(found);
         self.of_uploads.insert(root.as_os_str(), Rc::clone(&found));
         found
@@ -409,11 +428,15 @@ impl<'s> Folders<'s> {
     }
 }
 
-/// Whether uploads may go to a folder: packages of Debian bring a `media` or an `avatar` that root alone may write to, and those
-/// are part of the application.
-fn is_for_uploads(is_called_so: bool, owner: u32, mode: u32) -> bool {
-    let others_may = owner != 0 || mode & 0o020 != 0;
-    mode & 0o002 != 0 || is_called_so && others_may
+/// Whether uploads may go to a folder, and why: packages of Debian bring a `media` or an `avatar` that root alone may write to, and
+/// those are part of the application.
+fn for_uploads(is_called_so: bool, owner: u32, mode: u32) -> Option<Uploads> {
+    let everybody_may = mode & 0o002 != 0;
+    let others_may = owner != 0 || mode & 0o020 != 0 || everybody_may;
+    match is_called_so && others_may {
+        true => Some(Uploads::ByName),
+        false => everybody_may.then_some(Uploads::Writable),
+    }
 }
 
 /// What a name in a root gives away; only what nobody publishes by that name.
@@ -439,15 +462,16 @@ mod tests {
 
     #[test]
     fn folders_for_uploads() {
+        let (by_name, writable) = (Some(Uploads::ByName), Some(Uploads::Writable));
         for (is_called_so, owner, mode, expected) in [
-            (true, 33, 0o40755, true),
-            (true, 0, 0o40775, true),
-            (true, 0, 0o40755, false),
-            (true, 0, 0o40777, true),
-            (false, 33, 0o40755, false),
-            (false, 0, 0o41777, true),
+            (true, 33, 0o40755, by_name),
+            (true, 0, 0o40775, by_name),
+            (true, 0, 0o40755, None),
+            (true, 0, 0o40777, by_name),
+            (false, 33, 0o40755, None),
+            (false, 0, 0o41777, writable),
         ] {
-            assert_eq!(is_for_uploads(is_called_so, owner, mode), expected, "{owner} {mode:o}");
+            assert_eq!(for_uploads(is_called_so, owner, mode), expected, "{owner} {mode:o}");
         }
     }
 

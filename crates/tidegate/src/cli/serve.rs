@@ -124,6 +124,9 @@ fn start(arguments: Arguments, handover: Option<&Handover>) -> Result<(Master, S
     let Reading { mut loaded, pairs, seen, access } = options.load();
     let written = std::mem::take(&mut loaded.written);
     loaded.answer_for_rejected(|files| pairs.contains_key(&key_of(files)));
+    if handover.is_some() {
+        loaded.is_refused_by_a_server();
+    }
     let said = loaded.render(handover.is_none() && has_color());
     let Some(settings) = loaded.settings else {
         complain(&said);
@@ -149,7 +152,7 @@ fn start(arguments: Arguments, handover: Option<&Handover>) -> Result<(Master, S
     let lost = handover.map(|handover| handover.lost(&settings)).unwrap_or_default().join(", and no longer ");
     if !lost.is_empty() && !handover.is_some_and(|handover| handover.allows_loss) {
         let why = "put that right, or run `tidegate upgrade --allow-loss`";
-        bail!("{}the settings no longer {lost}; {why}", goes_on(loaded.diagnostics));
+        bail!("the settings no longer {lost}; {why}{}", goes_on(loaded.diagnostics));
     }
     let notes = if lost.is_empty() { String::new() } else { format!("the settings no longer {lost}\n") };
     let needed = descriptors::needed_by_the_master(&settings);
@@ -158,12 +161,17 @@ fn start(arguments: Arguments, handover: Option<&Handover>) -> Result<(Master, S
     Ok((started.map_err(|error| descriptors::explain(error, "start", needed))?, notes))
 }
 
-/// What was found where the predecessor goes on as it was: nothing of it is left out, and nothing served without it.
-fn goes_on(mut found: Vec<Diagnostic>) -> String {
-    for diagnostic in found.iter_mut().filter(|found| found.in_force.is_some()) {
-        diagnostic.in_force = Some("nothing has changed: the running server goes on with what it has".into());
-    }
-    found.iter().map(|found| found.render(false) + "\n").collect()
+/// The mistakes where the predecessor goes on as it was: nothing of it is left out, and nothing served without it. Warnings are no
+/// reason of it.
+fn goes_on(found: Vec<Diagnostic>) -> String {
+    let mistakes = found.into_iter().filter(Diagnostic::is_error).map(|mut mistake| {
+        if mistake.in_force.is_some() {
+            mistake.in_force =
+                Some("nothing has changed: the running server goes on with what it has".into());
+        }
+        format!("\n{}", mistake.render(false).trim_end())
+    });
+    mistakes.collect()
 }
 
 fn counted_errors(diagnostics: &[Diagnostic]) -> String {

@@ -182,6 +182,28 @@ fn php_cgi_is_warmed_up_and_tells_of_its_cache() {
     }
 }
 
+/// The ways to change settings of PHP that docs/pools.md names.
+#[test]
+fn settings_of_php_come_from_a_folder_and_from_the_folder_of_scripts() {
+    if !has(&["curl", "php-fpm8.2", "php-cgi"]) {
+        return;
+    }
+    let script = "<?php echo ini_get('upload_max_filesize'), ' ', ini_get('post_max_size');";
+    let own = ("b.php", script);
+    for kind in ["fpm", "cgi"] {
+        let settings = "upload_max_filesize=43M\npost_max_size=44M\n";
+        let site = serve(&format!("settings-{kind}"), &format!("php {kind}"), settings, &[own]);
+        site.visitor("one").get("/b.php").shows("43M 44M");
+        let user = (".user.ini", "upload_max_filesize=33M\n");
+        let site = serve(&format!("user-ini-{kind}"), &format!("php {kind}"), settings, &[own, user]);
+        site.visitor("one").get("/b.php").shows("33M 44M");
+        assert_eq!(site.visitor("one").get("/.user.ini").status, 404);
+    }
+    let command = "command \"php-cgi\" \"-d\" \"upload_max_filesize=53M\"";
+    let site = serve("settings-command", command, "post_max_size=54M\n", &[own]);
+    site.visitor("one").get("/b.php").shows("53M 54M");
+}
+
 #[test]
 fn a_cache_that_cannot_be_asked_is_one_word() {
     if !has(&["curl", "php-fpm8.2", "php-cgi"]) {

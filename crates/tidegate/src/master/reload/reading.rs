@@ -87,6 +87,7 @@ pub(super) fn read(options: &ServeOptions, present: &Present, allows_loss: bool)
     let Kept { mistaken, missing, lost, unlisted, closed, sites } =
         keep_served(&mut loaded, &present.settings, allows_loss);
     loaded.answer_for_rejected(|files| pairs.contains_key(&key_of(files)));
+    loaded.is_refused_by_a_server();
     let (said, warnings) = sayings(&loaded, &present.warnings);
     let mut found = Found { said, kept: Vec::new(), has_errors: loaded.has_errors() };
     let mut notes = Vec::new();
