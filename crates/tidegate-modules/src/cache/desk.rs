@@ -178,9 +178,10 @@ impl CacheDesk for CacheDirectory {
         self.named(store).into_iter().map(told).collect()
     }
 
-    fn verify(&self, store: Option<&str>) -> Verification {
-        let mut told =
-            self.verifying.ask(store, || self.opened(store).into_iter().map(|kept| kept.store).collect());
+    fn verify(&self, store: Option<&str>, run: u64) -> Verification {
+        let mut told = self
+            .verifying
+            .ask(store, run, || self.opened(store).into_iter().map(|kept| kept.store).collect());
         let silent = self.named(store).into_iter().flat_map(|kept| kept.opening.silent());
         told.unsearched.extend(silent.map(unsearched));
         told

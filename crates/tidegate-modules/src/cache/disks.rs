@@ -168,7 +168,7 @@ impl Shared {
             return None;
         }
         let own = self.with_key(exchange, finding.class, |key| self.store.on_disk(key, &finding.known));
-        let other = if finding.class.is_open() { Class::Cookies } else { Class::Anyone };
+        let other = if finding.class.is_open() { Class::COOKIES } else { Class::ANYONE };
         let found = match own.is_empty() {
             true => self.with_key(exchange, other, |key| self.store.on_disk(key, &[])),
             false => own,

@@ -5,7 +5,7 @@ use super::counts::{Counts, took};
 use super::filling::{Unattended, fill_up};
 use super::handoff::Giver;
 use super::place::Place;
-use super::policy::{Class, Policy};
+use super::policy::{Class, Cookies, Policy};
 use super::rest::{self, Origin, Rest};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -164,7 +164,7 @@ impl Fetch {
                     self.lead.pass(now, 0, why); // what is remembered ends when it was to
                 } else if !not_stored.is_of_request() || !self.class.is_open() {
                     self.lead.pass(now, REMEMBERED, why);
-                } else if self.class == Class::AnyoneWithCookies {
+                } else if self.class.cookies == Cookies::Ignored {
                     self.lead.pass(now, 0, why);
                 }
                 return;
@@ -227,11 +227,11 @@ impl Fetch {
                 return Err(NotStored::VariesByClient);
             }
             if !Policy::is_for(self.class, &freshness, lines) {
-                return Err(match self.class {
-                    Class::Credentials => NotStored::Authorization,
+                return Err(match self.class.cookies {
+                    _ if self.class.shows_who => NotStored::Authorization,
                     // Visitors without a cookie may have it stored.
-                    Class::AnyoneWithCookies => NotStored::Cookie,
-                    _ => NotStored::VariesByClient,
+                    Cookies::Ignored => NotStored::Cookie,
+                    Cookies::Keyed | Cookies::Counting => NotStored::VariesByClient,
                 });
             }
             let varying = Varying::of(&answered, asked.fields, &rules)?;

@@ -55,8 +55,8 @@ impl Shared {
         };
         let is_fitting = |entry: &&Arc<Entry>| is_for(entry) && self.has_what_is_asked_for(exchange, entry);
         let (own, other) = match class {
-            _ if class.is_open() => (class, Class::Cookies),
-            _ => (Class::Cookies, Class::Anyone),
+            _ if class.is_open() => (class, Class::COOKIES),
+            _ => (Class::COOKIES, Class::ANYONE),
         };
         let nothing =
             |class| Finding { class, known: Variants::new(), fitting: None, part: None, hopeless: None };

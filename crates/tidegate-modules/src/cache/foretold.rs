@@ -1,7 +1,7 @@
 //! What `tidegate explain` says of a cache: whether a request would be looked up, and under which key. There is no store: nothing
 //! is looked up, and no folder is touched.
 
-use super::policy::{Class, Policy};
+use super::policy::{Cookies, Policy};
 use std::rc::Rc;
 use tidegate_config::settings::{Action, RouteCache};
 use tidegate_core::Pass;
@@ -41,18 +41,25 @@ impl Foretold {
         if let Err(why) = cache::lookup_allowed(&asked) {
             return say(format!("{cache}: goes past it: {}", why.reason().text()));
         }
-        let class = policy.class(exchange);
-        let stored = match class {
-            Class::PastTheCache(why) => return say(format!("{cache}: goes past it: {}", why.text())),
-            Class::Anyone | Class::AnyoneWithCookies => {
+        let class = match policy.class(exchange) {
+            Ok(class) => class,
+            Err(why) => return say(format!("{cache}: goes past it: {}", why.text())),
+        };
+        let stored = match (class.shows_who, class.cookies) {
+            (false, Cookies::Keyed | Cookies::Ignored) => {
                 format!("whether it is stored for others, {}", self.answers)
             }
-            Class::Cookies => {
+            (false, Cookies::Counting) => {
                 "with a cookie, only what says `public` or `s-maxage` is used or stored".to_owned()
             }
-            Class::Credentials => {
+            (true, Cookies::Keyed | Cookies::Ignored) => {
                 "for who says who it is, only what says `public`, `s-maxage` or `must-revalidate` is \
                                    used or stored"
+                    .to_owned()
+            }
+            (true, Cookies::Counting) => {
+                "for who says who it is and has a cookie, only what says `public` or \
+                                          `s-maxage` is used or stored"
                     .to_owned()
             }
         };

@@ -187,10 +187,10 @@ impl Shared {
             }
             return self.pass_by(exchange, pass, why);
         }
-        let class = self.policy.class(exchange);
-        if let Class::PastTheCache(why) = class {
-            return self.go_alone(exchange, pass, Forward::Bypass, why);
-        }
+        let class = match self.policy.class(exchange) {
+            Ok(class) => class,
+            Err(why) => return self.go_alone(exchange, pass, Forward::Bypass, why),
+        };
         let finding = self.find(exchange, class);
         if finding.fitting.is_none()
             && finding.hopeless.is_none()
@@ -307,7 +307,7 @@ impl Shared {
             Join::Follow(_) if !self.policy.collapses() => {
                 self.go_alone(exchange, pass, asking.forward, Reason::NotCollapsed)
             }
-            Join::Follow(_) if asking.class == Class::Credentials => {
+            Join::Follow(_) if asking.class.shows_who => {
                 self.go_alone(exchange, pass, asking.forward, Reason::NotCollapsed)
             }
             Join::Follow(_) if asking.attempt.flights >= MOST_FLIGHTS => {

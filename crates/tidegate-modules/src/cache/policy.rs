@@ -46,25 +46,34 @@ const OF_THE_SERVER: [&str; 8] = [
 /// What asks for a part, or for what has changed: the store asks for itself.
 const OF_THE_CLIENT: [&str; 4] = ["If-Modified-Since", "If-None-Match", "If-Range", "Range"];
 
-/// Whom a request could be answered for.
+/// Whom a request could be answered for. Each part limits by itself what is used and stored, whatever the other one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
-    /// Nothing tells this client from any other.
-    Anyone,
-    /// Nothing but cookies that count for nothing, by the settings.
-    AnyoneWithCookies,
-    /// It has cookies: what is kept for it has to say that it is for everybody.
-    Cookies,
-    /// It shows who it is. The same, and it does not wait for the fetch of another.
-    Credentials,
-    /// It is for the application alone, for this reason.
-    PastTheCache(Reason),
+pub(super) struct Class {
+    /// It shows who it is: it does not wait for the fetch of another either.
+    pub(super) shows_who: bool,
+    pub(super) cookies: Cookies,
+}
+
+/// What the settings make of the cookies of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cookies {
+    /// It has none but those that stand in its key.
+    Keyed,
+    /// They count for nothing.
+    Ignored,
+    /// Any of them may mean a user: what is kept has to say that it is for everybody.
+    Counting,
 }
 
 impl Class {
+    /// Nothing tells this client from any other.
+    pub(super) const ANYONE: Class = Class { shows_who: false, cookies: Cookies::Keyed };
+    /// Who shows no more than cookies, and is no visitor by them.
+    pub(super) const COOKIES: Class = Class { shows_who: false, cookies: Cookies::Counting };
+
     /// Whether what is kept for one of them is for all.
     pub(super) fn is_open(self) -> bool {
-        matches!(self, Class::Anyone | Class::AnyoneWithCookies)
+        !self.shows_who && self.cookies != Cookies::Counting
     }
 }
 
@@ -181,7 +190,7 @@ impl Policy {
 
     /// The rules for requests of a class.
     pub(super) fn rules(&self, class: Class) -> Rules {
-        Rules { ignores_cookies: class.is_open(), ..self.rules.clone() }
+        Rules { ignores_cookies: class.cookies != Cookies::Counting, ..self.rules.clone() }
     }
 
     /// Whether this client may force a fetch, and is told why something was done.
@@ -208,37 +217,47 @@ impl Policy {
     }
 
     /// Whom a request could be answered for.
-    pub(super) fn class(&self, exchange: &Exchange<'_>) -> Class {
+    ///
+    /// # Errors
+    /// It is for the application alone, for this reason: nothing is looked up, waited for or stored. Who asks is no way around it,
+    /// so that only a request without such a reason has a class.
+    pub(super) fn class(&self, exchange: &Exchange<'_>) -> Result<Class, Reason> {
+        match self.why_past_the_cache(exchange) {
+            Some(why) => Err(why),
+            None => Ok(Class { shows_who: self.shows_who(exchange), cookies: self.cookies(exchange) }),
+        }
+    }
+
+    fn why_past_the_cache(&self, exchange: &Exchange<'_>) -> Option<Reason> {
         if names_fields(exchange) {
-            return Class::PastTheCache(Reason::Connection);
+            return Some(Reason::Connection);
         }
         let replaced = self.replaced_target(exchange).and_then(query_of);
         if exchange.query.into_iter().chain(replaced).any(|query| self.key_rules.query.is_ambiguous(query)) {
-            return Class::PastTheCache(Reason::AmbiguousQuery);
-        }
-        let is_known = exchange.user().is_some() || exchange.client().is_some();
-        let is_known = is_known || self.is_vouched_for(exchange);
-        if self.knows_everybody() || is_known || exchange.fields.contains("authorization") {
-            return Class::Credentials;
-        }
-        let names = || key::cookies(exchange.fields).map(|(name, _)| name);
-        if names().next().is_none() {
-            return Class::Anyone;
+            return Some(Reason::AmbiguousQuery);
         }
         if self.key_rules.has_ambiguous_cookies(exchange.fields) {
-            return Class::PastTheCache(Reason::AmbiguousCookie);
+            return Some(Reason::AmbiguousCookie);
         }
-        let mut is_keyed = names().map(|name| self.key_rules.cookies.contain(name));
-        match &self.bypass {
-            // One that an application may take for another means what that means.
-            Some(named) if names().any(|name| named.means(name)) => {
-                Class::PastTheCache(Reason::BypassCookies)
-            }
-            Some(_) if is_keyed.all(|is_keyed| is_keyed) => Class::Anyone,
-            Some(_) => Class::AnyoneWithCookies,
-            None if is_keyed.all(|is_keyed| is_keyed) => Class::Anyone,
-            None => Class::Cookies,
+        // One that an application may take for another means what that means.
+        let bypass = self.bypass.as_ref().filter(|bypass| !bypass.is_empty())?;
+        let is_bypassing = key::cookies(exchange.fields).any(|(name, _)| bypass.means(name));
+        is_bypassing.then_some(Reason::BypassCookies)
+    }
+
+    fn shows_who(&self, exchange: &Exchange<'_>) -> bool {
+        self.knows_everybody()
+            || exchange.user().is_some()
+            || exchange.client().is_some()
+            || self.is_vouched_for(exchange)
+            || exchange.fields.contains("authorization")
+    }
+
+    fn cookies(&self, exchange: &Exchange<'_>) -> Cookies {
+        if key::cookies(exchange.fields).all(|(name, _)| self.key_rules.cookies.contain(name)) {
+            return Cookies::Keyed;
         }
+        if self.bypass.is_some() { Cookies::Ignored } else { Cookies::Counting }
     }
 
     /// What of a request stands in its key, in words.
@@ -266,15 +285,14 @@ impl Policy {
 
     /// Whether what is stored, with these fields, may be used for requests of a class.
     pub(super) fn is_for(class: Class, freshness: &Freshness, lines: &FieldLines) -> bool {
-        match class {
-            Class::Anyone => true,
+        let is_for_cookies = match class.cookies {
+            Cookies::Keyed => true,
             // The application has said that they count.
-            Class::AnyoneWithCookies => !varies_by_cookie(lines),
+            Cookies::Ignored => !varies_by_cookie(lines),
             // Visitors without a cookie are one variant of what varies by it; each of the others is one of its own.
-            Class::Cookies => freshness.is_for_everybody() && !varies_by_cookie(lines),
-            Class::Credentials => freshness.is_shared() && !varies_by_cookie(lines),
-            Class::PastTheCache(_) => false,
-        }
+            Cookies::Counting => freshness.is_for_everybody() && !varies_by_cookie(lines),
+        };
+        is_for_cookies && (!class.shows_who || freshness.is_shared() && !varies_by_cookie(lines))
     }
 
     /// Which of the languages of the route the client prefers; 0 where there are none.

@@ -29,8 +29,8 @@ pub trait CacheDesk: Send + Sync {
     /// How the stores do, in the order of the settings.
     fn figures(&self, store: Option<&str>) -> Vec<StoreFigures>;
     /// Begins to read all pieces of all files and compare their checksums, where that is not under way, and says how far it is.
-    /// The first call after the end tells the end; the next one begins anew.
-    fn verify(&self, store: Option<&str>) -> Verification;
+    /// The same `run` is told of the end as often as it asks; another one begins anew then.
+    fn verify(&self, store: Option<&str>, run: u64) -> Verification;
 }
 
 /// What is asked.
@@ -54,6 +54,9 @@ pub enum CacheOrder {
         /// Of one store.
         #[serde(default)]
         store: Option<String>,
+        /// Chosen at random by who asks, the same until the end: processes end at different times. 0: none.
+        #[serde(default)]
+        run: u64,
     },
 }
 
@@ -64,7 +67,7 @@ impl CacheOrder {
             CacheOrder::Purge(wanted) => wanted.store.as_deref(),
             CacheOrder::List(wanted) => wanted.store.as_deref(),
             CacheOrder::Show(wanted) => wanted.store.as_deref(),
-            CacheOrder::Figures { store } | CacheOrder::Verify { store } => store.as_deref(),
+            CacheOrder::Figures { store } | CacheOrder::Verify { store, .. } => store.as_deref(),
         }
     }
 
@@ -110,7 +113,7 @@ impl CacheOrder {
             }
             CacheOrder::Show(wanted) => CacheReply::Shown(desk.show(wanted)),
             CacheOrder::Figures { store } => CacheReply::Figures(desk.figures(store.as_deref())),
-            CacheOrder::Verify { store } => CacheReply::Verified(desk.verify(store.as_deref())),
+            CacheOrder::Verify { store, run } => CacheReply::Verified(desk.verify(store.as_deref(), *run)),
         }
     }
 

@@ -13,7 +13,7 @@ use super::control_socket::Server;
 use super::select::named;
 use super::{complain, print, wrong};
 use crate::master::control::Request;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -290,11 +290,19 @@ fn is_sound(Verification { broken, unread, unsearched, .. }: &Verification) -> b
     broken.is_empty() && unread.is_empty() && unsearched.is_empty()
 }
 
+/// A name for this run, by which each process knows that it has told it of its end.
+fn new_run() -> Result<u64> {
+    let mut bytes = [0; 8];
+    aws_lc_rs::rand::fill(&mut bytes).ok().context("the system gives no random bytes")?;
+    Ok(u64::from_le_bytes(bytes).max(1))
+}
+
 /// Asks again and again until all is read.
 fn verify(server: &Server, arguments: &StatsArguments) -> Result<ExitCode> {
     check_names(&[("store", &arguments.store)])?;
+    let run = new_run()?;
     loop {
-        let reply = send(server, CacheOrder::Verify { store: arguments.store.clone() })?;
+        let reply = send(server, CacheOrder::Verify { store: arguments.store.clone(), run })?;
         let CacheReply::Verified(verified) = &reply else { bail!("the server answers something else") };
         if verified.is_done {
             let is_well = is_sound(verified);
