@@ -95,12 +95,16 @@ impl Pair {
         let len = self.exchange(request.as_bytes());
         let answer = String::from_utf8_lossy(&self.buffer[..len]);
         assert!(answer.starts_with(begins), "{request}\n{answer}");
-        let counted = allocation_counter::measure(|| {
-            for _ in 0..COUNT {
-                assert_eq!(self.exchange(request.as_bytes()), len);
-            }
-        });
-        counted.count_total
+        let mut count = || {
+            let counted = allocation_counter::measure(|| {
+                for _ in 0..COUNT {
+                    assert_eq!(self.exchange(request.as_bytes()), len);
+                }
+            });
+            counted.count_total
+        };
+        // Once a second it is looked where the root is, which is no request's doing.
+        count().min(count())
     }
 }
 

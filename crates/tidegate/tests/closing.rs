@@ -158,7 +158,7 @@ fn a_client_that_only_pings_is_idle() {
 
 fn ping_until_it_closes(piece: usize) {
     let folder = Folder::new(&format!("ends-pings-{piece}"));
-    let settings = "workers 1\nlisten \"127.0.0.1:0\" { h2c }\nlimits { keep-alive-timeout \"300ms\" }\nsite { respond 200 }\n";
+    let settings = "workers 1\nlisten \"127.0.0.1:0\" { h2c }\nlimits { keep-alive-timeout \"300ms\"; linger-timeout \"300ms\" }\nsite { respond 200 }\n";
     let server = Server::with_config(&folder, settings);
     let mut stream = TcpStream::connect(&server.address).unwrap();
     stream.write_all(&[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(4, 0, 0, &[])].concat()).unwrap();
