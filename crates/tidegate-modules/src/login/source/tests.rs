@@ -204,7 +204,9 @@ const SECOND: u64 = 1_000_000_000;
 fn ten_thousand_steady_users_seldom_bind() {
     let fake = Fake::new(Manner::Sound);
     let cache = UserCache { users: 10_000, ..CACHE };
-    let source = new(&directory_users(&fake, cache));
+    let mut users = directory_users(&fake, cache);
+    users.directory.as_mut().expect("it has one").timeout = Duration::from_secs(20); // a busy machine is no directory that is away
+    let source = new(&users);
     // They have come one after the other, and each asks for something every 30 seconds, for twice the lifetime.
     for round in 0..8 {
         for user in 0..10_000 {
