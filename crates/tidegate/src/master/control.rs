@@ -287,11 +287,20 @@ impl Draft {
     }
 }
 
+/// How long another server may be taking a place in the same folder, which takes it a moment.
+const TAKING: Duration = Duration::from_secs(1);
+
 /// Keeps others that take a place in the same folder from doing so at the same moment. Where it cannot be had the place is taken
-/// without.
+/// without: everybody may lock a folder such as `/tmp`, and nobody is to keep a server from starting by that.
 fn lock_folder(path: &Path) -> Option<File> {
     let folder = File::open(path.parent()?).ok()?;
-    flock(&folder, FlockOperation::LockExclusive).ok()?;
+    let deadline = Instant::now() + TAKING;
+    while flock(&folder, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if Instant::now() >= deadline {
+            return None;
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
     Some(folder)
 }
 
@@ -597,6 +606,23 @@ mod tests {
         fs::write(&path, "not a socket").unwrap();
         let (events, _orders) = channel();
         assert!(Draft::bind(&path).unwrap().install(StatusRegistry::new(), events).is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn whoever_locks_the_folder_keeps_no_server_from_starting() {
+        let folder = std::env::temp_dir().join(format!("tidegate-locked-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let held = File::open(&folder).unwrap();
+        flock(&held, FlockOperation::LockExclusive).unwrap();
+        let path = folder.join("control");
+        assert!(lock_folder(&path).is_none());
+        let (events, _orders) = channel();
+        let socket = Draft::bind(&path).unwrap().install(StatusRegistry::new(), events).unwrap().unwrap();
+        assert_eq!(owner(&path), Some(std::process::id().cast_signed()));
+        socket.remove();
+        drop(held);
+        assert!(lock_folder(&path).is_some());
         fs::remove_dir_all(&folder).unwrap();
     }
 
