@@ -1,19 +1,22 @@
-//! The floor of the static bench: answers every request with the same bytes and looks at none of it.
+//! The floor of the static bench: answers every request with the same bytes and looks at none of it. What is not small it sends from
+//! a file, which is the least that the kernel can be asked for.
 //!
 //! What it costs is what the kernel costs; a server can only be measured against it. Started by the bench as
 //! `xtask canned`, a process of its own. Edge-triggered epoll, one thread or as many as asked for that share nothing, no
 //! timers, no parsing but for the blank line that ends a request.
 
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::net::{self, AddressFamily, SendFlags, SocketFlags, SocketType, sockopt};
 
 use super::events;
+use crate::workspace;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -34,7 +37,54 @@ const BACKLOG: i32 = 1024;
 /// The key of the listener; connections have their place in the list.
 const LISTENER: u64 = u64::MAX;
 
+/// Larger content is sent from a file.
+pub const COPIED: usize = 16 * 1024;
+
 const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+
+/// What is sent for every request.
+struct Answer {
+    /// All of it, or what comes before the file.
+    bytes: Vec<u8>,
+    /// The rest, which has no name any more.
+    file: Option<File>,
+    /// Of both.
+    length: usize,
+}
+
+impl Answer {
+    /// With so much content, and this in its `Connection`.
+    fn new(size: usize, connection: &str) -> Result<Self> {
+        let mut bytes = answer(size, connection);
+        let length = bytes.len();
+        if size <= COPIED {
+            return Ok(Self { bytes, file: None, length });
+        }
+        let content = bytes.split_off(length - size);
+        let path = workspace::target_directory().join(format!("canned-{}", std::process::id()));
+        fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+        let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        fs::remove_file(&path)?;
+        Ok(Self { bytes, file: Some(file), length })
+    }
+
+    /// Sends what comes from `position` on by one call: how much of it went, and whether the socket is full.
+    fn send(&self, mut stream: &TcpStream, position: usize) -> std::io::Result<(usize, bool)> {
+        let front = self.bytes.get(position..).unwrap_or_default();
+        let (sent, asked) = match &self.file {
+            None => (stream.write(front)?, front.len()),
+            Some(_) if !front.is_empty() => {
+                (net::send(stream, front, SendFlags::MORE | SendFlags::NOSIGNAL)?, front.len())
+            }
+            Some(file) => {
+                let mut offset = (position - self.bytes.len()) as u64;
+                let asked = self.length - position;
+                (rustix::fs::sendfile(stream, file, Some(&mut offset), asked)?, asked)
+            }
+        };
+        Ok((sent, sent < asked))
+    }
+}
 
 struct Connection {
     stream: TcpStream,
@@ -46,10 +96,10 @@ struct Connection {
 
 /// Serves until it is ended from outside.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let answer = answer(arguments.size, if arguments.closes { "close" } else { "keep-alive" });
     if arguments.closes {
-        return close_each(&listener(arguments.port)?, &answer);
+        return close_each(&listener(arguments.port)?, &answer(arguments.size, "close"));
     }
+    let answer = Answer::new(arguments.size, "keep-alive")?;
     let listeners = (0..arguments.workers).map(|_| listener(arguments.port)).collect::<Result<Vec<_>>>()?;
     println!("listening on http://127.0.0.1:{}", arguments.port);
     thread::scope(|scope| {
@@ -70,7 +120,7 @@ fn listener(port: u16) -> Result<TcpListener> {
 }
 
 /// Answers what comes to one listening socket.
-fn work(listener: &TcpListener, answer: &[u8]) -> Result<()> {
+fn work(listener: &TcpListener, answer: &Answer) -> Result<()> {
     listener.set_nonblocking(true)?;
     let poller = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&poller, listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
@@ -159,7 +209,7 @@ fn accept(
 
 impl Connection {
     /// Reads and answers what there is; `false` when the connection is over.
-    fn drive(&mut self, answer: &[u8], buffer: &mut [u8]) -> bool {
+    fn drive(&mut self, answer: &Answer, buffer: &mut [u8]) -> bool {
         loop {
             if self.owed > 0 {
                 if !self.send(answer) {
@@ -171,21 +221,26 @@ impl Connection {
             }
             match self.stream.read(buffer) {
                 Ok(0) => return false,
-                Ok(length) => self.owed += self.count_requests(&buffer[..length]) * answer.len(),
+                Ok(length) => self.owed += self.count_requests(&buffer[..length]) * answer.length,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
                 Err(_) => return false,
             }
         }
     }
 
-    fn send(&mut self, answer: &[u8]) -> bool {
+    fn send(&mut self, answer: &Answer) -> bool {
         while self.owed > 0 {
-            let left = match self.owed % answer.len() {
-                0 => answer.len(),
+            let left = match self.owed % answer.length {
+                0 => answer.length,
                 left => left,
             };
-            match self.stream.write(&answer[answer.len() - left..]) {
-                Ok(length) => self.owed -= length,
+            match answer.send(&self.stream, answer.length - left) {
+                Ok((sent, is_full)) => {
+                    self.owed -= sent;
+                    if is_full {
+                        return true;
+                    }
+                }
                 Err(error) => return error.kind() == ErrorKind::WouldBlock,
             }
         }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 
 use super::generator::{self, Load, Running, words};
 use super::peers::Kind;
-use super::report::{Table, grouped, significant};
+use super::report::{Spread, Table, grouped};
 use super::server::{Server, Setup};
 use super::{cpu, host};
 
@@ -27,6 +27,9 @@ pub struct Arguments {
     /// Seconds
     #[arg(long, default_value_t = 20)]
     seconds: u32,
+    /// Rounds beside other servers; the median of them is shown
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
     /// Downloads at once, on Tidegate alone
     #[arg(long, default_value_t = 30_000)]
     most: u32,
@@ -53,8 +56,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn side_by_side(arguments: &Arguments) -> Result<()> {
-    let Arguments { downloads, limit, seconds, .. } = arguments;
-    println!("{} downloads at {limit} KiB/s for {seconds} s\n", grouped((*downloads).into()));
+    let Arguments { downloads, limit, seconds, rounds, .. } = arguments;
+    println!(
+        "{} downloads at {limit} KiB/s for {seconds} s, {rounds} rounds\n",
+        grouped((*downloads).into())
+    );
     let mut table = Table::new([
         "server",
         "rate, of what was asked",
@@ -63,27 +69,44 @@ fn side_by_side(arguments: &Arguments) -> Result<()> {
         "kernel TCP MiB, most",
         "failed",
     ]);
-    for side in sides(&host::installed(&arguments.peers), *downloads, *limit, *seconds)? {
+    let crowd = Crowd { downloads: *downloads, limit: *limit, seconds: *seconds };
+    for Side { server, samples } in sides(&host::installed(&arguments.peers), crowd, *rounds)? {
+        let median = |figure: fn(&Sample) -> f64| Spread::of(samples.iter().map(figure)).context("no rounds");
+        let failed: Vec<&str> = samples.iter().map(|sample| sample.failed.as_str()).collect();
         table.row([
-            side.server,
-            format!("{:.1} %", 100.0 * side.delivered),
-            grouped(side.resident),
-            significant(side.cost),
-            grouped(side.kernel / MIB as f64),
-            side.failed,
+            server,
+            format!("{:.1} %", 100.0 * median(|sample| sample.delivered)?.median),
+            grouped(median(|sample| sample.resident)?.median),
+            median(|sample| sample.cost)?.to_string(),
+            grouped(median(|sample| sample.kernel / MIB as f64)?.median),
+            failed.join(" ").trim().to_owned(),
         ]);
     }
     println!("{table}");
     Ok(())
 }
 
-/// What became of the same downloads on one server.
-#[derive(Debug, Clone)]
+/// So many downloads at so many KiB/s each, for so long.
+#[derive(Debug, Clone, Copy)]
+pub struct Crowd {
+    pub downloads: u32,
+    pub limit: u32,
+    pub seconds: u32,
+}
+
+/// What became of the same downloads on one server, round by round.
+#[derive(Debug)]
 pub struct Side {
     pub server: String,
+    pub samples: Vec<Sample>,
+}
+
+/// What became of them in one round.
+#[derive(Debug)]
+pub struct Sample {
     /// Of what was asked for.
     pub delivered: f64,
-    /// Bytes that it held resident for each download.
+    /// Bytes that the server held resident for each download.
     pub resident: f64,
     /// CPU seconds for a gigabyte.
     pub cost: f64,
@@ -93,40 +116,50 @@ pub struct Side {
     pub failed: String,
 }
 
-/// So many downloads at so many KiB/s for a while: on Tidegate, then on each peer.
-pub fn sides(peers: &[Kind], downloads: u32, limit: u32, seconds: u32) -> Result<Vec<Side>> {
-    let mut setup = Setup::new(Duration::from_secs(120), downloads + 500)?;
+/// The same downloads on Tidegate and on each peer, one server at a time, round after round in alternating order.
+pub fn sides(peers: &[Kind], crowd: Crowd, rounds: u32) -> Result<Vec<Side>> {
+    let mut setup = Setup::new(Duration::from_secs(120), crowd.downloads + 500)?;
     setup.send_buffer = Some(64 << 10);
     setup.add_document("large.bin", 64 * MIB)?;
-    let wanted = f64::from(downloads) * f64::from(limit) * 1024.0;
-    let mut sides = Vec::new();
-    for kind in std::iter::once(Kind::Tidegate).chain(peers.iter().copied()) {
-        let server = Server::start(kind, false, &setup)?;
-        server.fetch("large.bin")?;
-        let before = cpu::resident_bytes(&server.processes()?)?;
-        let used = server.time_used()?;
-        let load = generator::start(&words(&format!(
-            "downloads -c {downloads} --limit {limit}KiB -t {seconds}s --verify none {} http://127.0.0.1:{}/large.bin",
-            sources(downloads),
-            server.port
-        )))?;
-        let mut watched = watch(load, &server)?;
-        let used = server.time_used()?.saturating_sub(used);
-        let bytes = watched.load.report["bytes"].as_f64().context("a report without bytes")?;
-        sides.push(Side {
-            server: server.name(),
-            delivered: bytes / watched.load.seconds.max(0.001) / wanted,
-            resident: watched.resident.saturating_sub(before) as f64 / f64::from(downloads),
-            cost: used.as_secs_f64() / (bytes / 1e9),
-            kernel: watched.kernel as f64,
-            failed: {
-                // What is under way at the end has not failed.
-                watched.load.errors.remove("unanswered");
-                watched.load.errors_text()
-            },
-        });
+    let kinds: Vec<Kind> = std::iter::once(Kind::Tidegate).chain(peers.iter().copied()).collect();
+    let side = |kind: &Kind| Side { server: kind.name().to_owned(), samples: Vec::new() };
+    let mut sides: Vec<Side> = kinds.iter().map(side).collect();
+    for round in 0..rounds {
+        let mut turn: Vec<_> = kinds.iter().zip(&mut sides).collect();
+        // Whoever comes behind the same other each time would have its warm caches, or its heat.
+        if round % 2 == 1 {
+            turn.reverse();
+        }
+        for (&kind, side) in turn {
+            side.samples.push(sample(&Server::start(kind, false, &setup)?, crowd)?);
+        }
     }
     Ok(sides)
+}
+
+fn sample(server: &Server, crowd: Crowd) -> Result<Sample> {
+    let Crowd { downloads, limit, seconds } = crowd;
+    server.fetch("large.bin")?;
+    let before = cpu::resident_bytes(&server.processes()?)?;
+    let used = server.time_used()?;
+    let load = generator::start(&words(&format!(
+        "downloads -c {downloads} --limit {limit}KiB -t {seconds}s --verify none {} http://127.0.0.1:{}/large.bin",
+        sources(downloads),
+        server.port
+    )))?;
+    let mut watched = watch(load, server)?;
+    let used = server.time_used()?.saturating_sub(used);
+    let bytes = watched.load.report["bytes"].as_f64().context("a report without bytes")?;
+    // What is under way at the end has not failed.
+    watched.load.errors.remove("unanswered");
+    let wanted = f64::from(downloads) * f64::from(limit) * 1024.0;
+    Ok(Sample {
+        delivered: bytes / watched.load.seconds.max(0.001) / wanted,
+        resident: watched.resident.saturating_sub(before) as f64 / f64::from(downloads),
+        cost: used.as_secs_f64() / (bytes / 1e9),
+        kernel: watched.kernel as f64,
+        failed: watched.load.errors_text(),
+    })
 }
 
 fn all_complete(arguments: &Arguments) -> Result<()> {

@@ -14,7 +14,7 @@ use super::peers::{self, Kind};
 use super::report::{Spread, Table, grouped, significant, verdict};
 use super::rounds::{self, Course, Sample, Series};
 use super::server::{Server, Setup};
-use super::{cpu, host, profile};
+use super::{canned, cpu, host, profile};
 use crate::workspace;
 
 #[derive(clap::Args)]
@@ -76,18 +76,13 @@ impl Workload {
         format!("{}, {connection}", self.name.trim_end_matches("-close"))
     }
 
-    /// A floor that copies its answer from memory is none where a file can be sent without copying.
-    fn has_floor(&self) -> bool {
-        self.is_small()
-    }
-
     fn floor(&self) -> Kind {
         Kind::Canned { size: self.size, closes: self.closes }
     }
 
     /// A file that a server sends fastest by reading it.
     fn is_small(&self) -> bool {
-        self.size <= 16 * 1024
+        self.size <= canned::COPIED
     }
 
     /// Most that Tidegate may cost in parts of the peer's cost.
@@ -142,10 +137,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return compare_logs(arguments, &workloads, &kinds, &setup);
     }
     for workload in &workloads {
-        let mut kinds = kinds.clone();
-        if workload.has_floor() {
-            kinds.push(workload.floor());
-        }
+        let kinds = [&kinds[..], &[workload.floor()]].concat();
         setup.copies_files = workload.is_small();
         let servers = start(&kinds, &[false], workload, &setup)?;
         let samples = measure(arguments, workload, &servers)?;
@@ -164,7 +156,7 @@ pub fn series(course: &Course, size: &str, peers: &[Kind], logs: &[bool]) -> Res
     setup.add_document(&workload.document(), workload.size)?;
     let mut kinds = vec![Kind::Tidegate];
     kinds.extend(peers);
-    if workload.has_floor() && logs.len() == 1 {
+    if logs.len() == 1 {
         kinds.push(workload.floor());
     }
     let servers = start(&kinds, logs, &workload, &setup)?;

@@ -301,16 +301,23 @@ fn access_log(bench: &Bench) -> Result<Figure> {
     Figure::of(ratios, run.iter().map(told).collect::<Vec<_>>().join("; "))
 }
 
-/// A figure of the downloads, or what it is in parts of nginx's.
-fn download(bench: &Bench, figure: fn(&downloads::Side) -> f64, is_ratio: bool) -> Result<Figure> {
+/// A figure of the downloads, or what it is in parts of nginx's, round by round.
+fn download(bench: &Bench, figure: fn(&downloads::Sample) -> f64, is_ratio: bool) -> Result<Figure> {
     let sides = bench.downloads()?;
     let [ours, theirs] = sides.as_slice() else { bail!("two servers were to be measured") };
-    if let Some(side) = sides.iter().find(|side| !side.failed.is_empty()) {
-        bail!("{}: {}", side.server, side.failed);
+    let mut detail = Vec::new();
+    for side in &*sides {
+        if let Some(sample) = side.samples.iter().find(|sample| !sample.failed.is_empty()) {
+            bail!("{}: {}", side.server, sample.failed);
+        }
+        let spread = Spread::of(side.samples.iter().map(figure)).context("nothing was measured")?;
+        detail.push(format!("{} {}", side.server, figure_text(spread.median)));
     }
-    let detail = sides.iter().map(|side| format!("{} {}", side.server, figure_text(figure(side))));
-    let value = if is_ratio { figure(ours) / figure(theirs) } else { figure(ours) };
-    Ok(Figure::once(value, detail.collect::<Vec<_>>().join("; ")))
+    let ratios = ours.samples.iter().zip(&theirs.samples).map(|(ours, theirs)| match is_ratio {
+        true => figure(ours) / figure(theirs),
+        false => figure(ours),
+    });
+    Figure::of(ratios, detail.join("; "))
 }
 
 #[cfg(test)]

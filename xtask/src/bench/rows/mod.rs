@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::downloads::{self, Side};
+use super::downloads::{self, Crowd, Side};
 use super::peers::Kind;
 use super::report::{Spread, Table, significant};
 use super::rounds::{Course, Series};
@@ -146,8 +146,8 @@ impl Bench {
             return Ok(Rc::clone(sides));
         }
         let _congestion = host::CongestionControl::set("cubic")?;
-        let (count, seconds) = (self.many(10_000, 200), self.many(20, 3));
-        let sides = Rc::new(downloads::sides(&[Kind::Nginx], count, 100, seconds)?);
+        let crowd = Crowd { downloads: self.many(10_000, 200), limit: 100, seconds: self.many(20, 3) };
+        let sides = Rc::new(downloads::sides(&[Kind::Nginx], crowd, self.course.rounds)?);
         *self.downloads.borrow_mut() = Some(Rc::clone(&sides));
         Ok(sides)
     }
