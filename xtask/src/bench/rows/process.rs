@@ -22,9 +22,15 @@ struct Folder(PathBuf);
 impl Folder {
     fn new(name: &str) -> Result<Self> {
         let path = workspace::target_directory().join(format!("bench/{name}-{}", std::process::id()));
-        fs::create_dir_all(&path)?;
-        fs::write(path.join("1k.bin"), [b'x'; 1024])?;
-        Ok(Self(path))
+        let folder = Self(path);
+        fs::create_dir_all(folder.documents())?;
+        fs::write(folder.documents().join("1k.bin"), [b'x'; 1024])?;
+        Ok(folder)
+    }
+
+    /// What is served. The settings are not among it, which each site would be warned of.
+    fn documents(&self) -> PathBuf {
+        self.0.join("documents")
     }
 
     fn settings(&self, text: &str) -> Result<PathBuf> {
@@ -92,7 +98,7 @@ pub fn answers(port: u16) -> bool {
 fn one_site(folder: &Folder, port: u16) -> String {
     format!(
         "workers 1\nlisten \"127.0.0.1:{port}\"\naccess-log off\nsite {{ root \"{}\" }}\n",
-        folder.0.display()
+        folder.documents().display()
     )
 }
 
@@ -148,7 +154,7 @@ fn many_sites(folder: &Folder, port: u16, sites: u32) -> Result<PathBuf> {
         writeln!(
             text,
             "site \"s{number}.test\" \"www.s{number}.test\" {{ root \"{}\" }}",
-            folder.0.display()
+            folder.documents().display()
         )?;
     }
     folder.settings(&text)
