@@ -10,7 +10,7 @@ mod reclaim;
 
 use crate::admission::Shared;
 use crate::conn::{Connection, Next};
-use crate::context::{Ctx, head_limits, samples};
+use crate::context::{Ctx, MAPPED, head_limits, samples};
 use crate::engine::Engine;
 use crate::listen::Listener;
 use crate::log::{self, AccessBuffers, Writer};
@@ -260,7 +260,7 @@ impl Worker {
             writer,
             inbox,
             listeners: Vec::new(),
-            connections: Slab::default(),
+            connections: Slab::with_capacity(MAPPED / Slab::<Connection>::SLOT_SIZE),
             cx,
             again: Vec::new(),
             prepared: None,

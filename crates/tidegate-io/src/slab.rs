@@ -47,13 +47,18 @@ pub struct Slab<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Slab { slots: Vec::new(), free: NONE, len: 0 }
+        Slab::with_capacity(0)
     }
 }
 
 impl<T> Slab<T> {
     /// Bytes that each value takes here.
     pub const SLOT_SIZE: usize = size_of::<Slot<T>>();
+
+    /// With room for so many before it grows.
+    pub fn with_capacity(values: usize) -> Self {
+        Slab { slots: Vec::with_capacity(values), free: NONE, len: 0 }
+    }
 
     /// How many values are held.
     pub fn len(&self) -> usize {

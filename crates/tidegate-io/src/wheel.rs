@@ -36,13 +36,19 @@ pub struct Wheel<const MILLIS: u64 = TICK_MILLIS> {
 
 impl<const MILLIS: u64> Default for Wheel<MILLIS> {
     fn default() -> Self {
-        Wheel { nodes: Vec::new(), heads: Box::new([NIL; SLOTS]), occupied: [0; WORDS], now: 0 }
+        Wheel::with_capacity(0)
     }
 }
 
 impl<const MILLIS: u64> Wheel<MILLIS> {
     /// Bytes that each index takes here.
     pub const NODE_SIZE: usize = size_of::<Node>();
+
+    /// With room for so many indexes before it grows.
+    pub fn with_capacity(indexes: usize) -> Self {
+        let nodes = Vec::with_capacity(indexes);
+        Wheel { nodes, heads: Box::new([NIL; SLOTS]), occupied: [0; WORDS], now: 0 }
+    }
 
     /// Sets the deadline of `index`, in place of an earlier one. It fires up to one tick late, never early.
     #[inline]

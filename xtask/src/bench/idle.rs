@@ -93,6 +93,13 @@ pub fn bytes(connections: u32) -> Result<f64> {
     Ok((after as f64 - before as f64) / f64::from(connections))
 }
 
+fn pause(time: Duration) {
+    let until = Instant::now() + time;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        std::thread::park_timeout(left);
+    }
+}
+
 /// Resident bytes before and with the connections.
 fn measure(server: &Server, connections: u32) -> Result<(u64, u64)> {
     // What the first requests make a server set up is no part of a connection.
@@ -102,6 +109,8 @@ fn measure(server: &Server, connections: u32) -> Result<(u64, u64)> {
             bail!("{} sent {length} bytes of {DOCUMENT_SIZE}", server.name());
         }
     }
+    // Nor is what a server sets up in its first seconds, whether anybody comes or not.
+    pause(Duration::from_secs(REST.into()));
     let before = cpu::resident_bytes(&server.processes()?)?;
     let seconds = connections / OPENED_PER_SECOND + 1 + REST;
     let mut load = generator::start(&words(&format!(
@@ -112,10 +121,7 @@ fn measure(server: &Server, connections: u32) -> Result<(u64, u64)> {
     let mut readings = Vec::new();
     while load.is_running()? {
         readings.push(cpu::resident_bytes(&server.processes()?)?);
-        let until = Instant::now() + INTERVAL;
-        while let Some(left) = until.checked_duration_since(Instant::now()) {
-            std::thread::park_timeout(left);
-        }
+        pause(INTERVAL);
     }
     let load = load.finish()?;
     let open = load.report["most_open"].as_u64().unwrap_or_default();

@@ -106,7 +106,7 @@ pub struct Connection {
     is_blocked: bool,
     /// Requests begun on this connection.
     served: u32,
-    /// Bytes received, or accepted by the kernel, since the rate was looked at last.
+    /// Bytes that have moved since its timer began: received since the last look ([`Timer::Body`]), else accepted by the kernel.
     window: u32,
     /// The client, while a full socket waits for it.
     reader: Reader,
