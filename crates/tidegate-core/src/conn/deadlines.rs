@@ -134,7 +134,9 @@ impl Connection {
                 Next::Wait
             }
             Timer::Idle => {
-                cx.stats.keep_alive_timeouts.add(1);
+                if self.protocol.h2().is_none_or(|h2| !h2.is_dismissed()) {
+                    cx.stats.keep_alive_timeouts.add(1);
+                }
                 if self.protocol.is_h2() {
                     self.end_keep_alive();
                     return self.take_turn(key, cx);

@@ -319,6 +319,11 @@ impl Http2 {
         self.is_dismissed = true;
     }
 
+    /// Whether no other request is answered on it.
+    pub(super) fn is_dismissed(&self) -> bool {
+        self.is_dismissed
+    }
+
     /// Whether its client has gone on reading since this was asked last, and may go on.
     pub(super) fn lingers_on(&mut self) -> bool {
         self.linger.times += 1;
@@ -593,7 +598,13 @@ impl Connection {
             }
             h2.reader.begin(h2.terms.grace, now);
             let idle_for = Duration::from_millis(now.wrapping_sub(h2.idle.now).into());
-            (Timer::Idle, keep_alive_timeout.saturating_sub(idle_for))
+            let left = keep_alive_timeout.saturating_sub(idle_for);
+            // A part of another frame may take the timer's place again before it fires.
+            if left.is_zero() && self.timer == Timer::Streams && !has_served && !h2.is_dismissed {
+                cx.stats.keep_alive_timeouts.add(1);
+                h2.dismiss();
+            }
+            (Timer::Idle, left)
         } else {
             (Timer::Streams, h2.reader.span(h2.terms))
         };
