@@ -131,8 +131,9 @@ fn steps(arguments: &Arguments) -> Result<Vec<Step>> {
     let tests: &[&str] = if arguments.checked { &["tests", "--checked"] } else { &["tests"] };
     let step = |name, command| Step { name, command, needs_tools: false };
     let with_tools = |name, command| Step { name, command, needs_tools: true };
-    // The generator without the engine of scripts, which nothing else builds.
-    let lean = "clippy --package tidegate-bench --no-default-features --all-targets --locked -- -D warnings";
+    // The generator without the engine of scripts, which nothing else builds; with all other packages, so that what they depend on
+    // is what the step before has looked at.
+    let lean = "clippy --workspace --lib --no-default-features --features tidegate-testkit/server --locked -- -D warnings";
     let lean: Vec<&str> = lean.split(' ').collect();
     Ok(vec![
         step(TOOLS, task(&["tools", "--for", "test"])?),
