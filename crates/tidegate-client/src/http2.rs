@@ -26,6 +26,9 @@ pub enum Http2Error {
     /// The peer has not looked at the request: it may be sent again, whatever it is.
     #[error("it has turned the request away unread")]
     Unprocessed,
+    /// The same behind requests that it does look at: its connection was for no more of them, and with the next it gets on.
+    #[error("it has turned the request away unread")]
+    PassedOver,
     /// The peer has given the stream up.
     #[error("it has reset the stream with {0}")]
     Reset(ErrorCode),

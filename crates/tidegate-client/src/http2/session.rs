@@ -265,7 +265,9 @@ impl State {
                 self.is_closing = true;
                 let unread: Vec<u32> =
                     self.streams.range(last_stream.saturating_add(1)..).map(|(id, _)| *id).collect();
-                unread.into_iter().for_each(|id| self.fail(id, Http2Error::Unprocessed));
+                let gets_on = last_stream > 0;
+                let error = if gets_on { Http2Error::PassedOver } else { Http2Error::Unprocessed };
+                unread.into_iter().for_each(|id| self.fail(id, error.clone()));
             }
             // A server opens no streams.
             Event::Broken { stream: None, .. } | Event::Request { .. } | Event::Refused { .. } => {}

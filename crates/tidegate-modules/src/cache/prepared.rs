@@ -7,7 +7,7 @@
 
 use super::policy::Policy;
 use super::serve::body_of;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use tidegate_cache::{CopyRoom, Entry, Store};
@@ -54,6 +54,9 @@ struct Made {
     entry: Weak<Entry>,
     second: i64,
     told: Told,
+    /// It was found for a request that nothing tells from others for this URL. Until then its key may hold more than that: a cookie,
+    /// where a rewrite has led.
+    is_anybodys: Cell<bool>,
     message: Rc<Message>,
     _room: CopyRoom,
 }
@@ -89,10 +92,7 @@ impl Prepared {
         let language = self.policy.language(exchange);
         let made = self.made.borrow();
         let made = made.get(place(exchange.target, language))?.as_ref()?;
-        if !made.is_for(exchange, language, told)
-            || !is_unremarkable(exchange)
-            || self.policy.is_vouched_for(exchange)
-        {
+        if !made.is_for(exchange, language, told) || !made.is_anybodys.get() || !self.is_anybodys(exchange) {
             return None;
         }
         let entry = made.entry.upgrade()?;
@@ -119,12 +119,21 @@ impl Prepared {
         response(&message, entry)
     }
 
+    /// Whether nothing tells a request from others for the same URL: it is for the whole of what that names.
+    #[inline]
+    fn is_anybodys(&self, exchange: &Exchange<'_>) -> bool {
+        is_unremarkable(exchange) && !self.policy.is_vouched_for(exchange)
+    }
+
     fn find(&self, exchange: &Exchange<'_>, entry: &Arc<Entry>, told: Told) -> Option<Rc<Message>> {
         let language = self.policy.language(exchange);
         let made = self.made.borrow();
         let made = made.get(place(exchange.target, language))?.as_ref()?;
         let is_it =
             std::ptr::eq(made.entry.as_ptr(), Arc::as_ptr(entry)) && made.is_for(exchange, language, told);
+        if is_it && !made.is_anybodys.get() {
+            made.is_anybodys.set(self.is_anybodys(exchange));
+        }
         is_it.then(|| made.message.clone())
     }
 
@@ -158,6 +167,7 @@ impl Prepared {
             entry: Arc::downgrade(entry),
             second,
             told,
+            is_anybodys: Cell::new(self.is_anybodys(exchange)),
             message: message.clone(),
             _room: room,
         };
@@ -217,6 +227,7 @@ fn is_unremarkable(exchange: &Exchange<'_>) -> bool {
         && exchange.user().is_none()
         && exchange.client().is_none()
         && exchange.has_path_as_sent()
+        && !exchange.is_rewritten()
         && exchange.fields.iter().all(|field| !is_choosing(field))
 }
 

@@ -21,8 +21,26 @@ use tidegate_stats::Elapsed;
 use tidegate_stats::GatewayFailure;
 use tidegate_stats::series::Phase;
 
-/// Times that a request is sent again at once when a connection was on its way out.
-const AT_ONCE: u32 = 2;
+/// Whether a request is sent again at once, to the same application: what has failed is the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AtOnce {
+    Never,
+    /// It was closed at the same moment, which is nobody's fault.
+    Coincidence,
+    /// It was for so many requests, and others came first: with each the application gets on.
+    BehindOthers,
+}
+
+impl AtOnce {
+    /// As long as it was so fewer times than this.
+    fn most(self) -> u32 {
+        match self {
+            AtOnce::Never => 0,
+            AtOnce::Coincidence => 2,
+            AtOnce::BehindOthers => 16,
+        }
+    }
+}
 
 /// How long a process of a pool may be gone without the supervisor having said so, and how often it is looked whether it has:
 /// a request that nobody has got waits for the next one.
@@ -56,8 +74,7 @@ pub(super) struct Failure {
     pub(super) pick: Option<Selection>,
     /// Whether it may be sent again, although it may be under way.
     pub(super) may_repeat: bool,
-    /// A connection that is closed at the same moment is nobody's fault.
-    pub(super) is_coincidence: bool,
+    pub(super) at_once: AtOnce,
 }
 
 /// Why an attempt has failed.
@@ -79,7 +96,7 @@ pub(super) enum Fault {
 impl Failure {
     /// Nobody was reached.
     pub(super) fn unreachable(error: io::Error, pick: Option<Selection>) -> Box<Failure> {
-        Box::new(Failure { fault: Fault::Unreachable(error), pick, may_repeat: true, is_coincidence: false })
+        Box::new(Failure { fault: Fault::Unreachable(error), pick, may_repeat: true, at_once: AtOnce::Never })
     }
 }
 
@@ -190,10 +207,10 @@ impl Attempts {
     /// Says and counts what has failed. `None`: the request is to be sent again.
     #[cold]
     fn end(&mut self, request: &mut impl Attempt, failure: Failure) -> Option<Response> {
-        let Failure { fault, pick, may_repeat, is_coincidence } = failure;
+        let Failure { fault, pick, may_repeat, at_once } = failure;
         let about = request.about();
         let (link, routing) = request.way();
-        if is_coincidence && may_repeat && self.at_once < AT_ONCE {
+        if may_repeat && self.at_once < at_once.most() {
             link.shared.stats.gateway_retries.add(1);
             self.at_once += 1;
             self.wants_new = true;

@@ -6,7 +6,7 @@
 use super::abandon::{abandon, finish};
 use super::about::About;
 use super::answer::{AnswerError, AnswerHead, HeadOf};
-use super::attempts::{self, Attempt, Begun, Failure, until_answered};
+use super::attempts::{self, AtOnce, Attempt, Begun, Failure, until_answered};
 use super::backlog::Backlog;
 use super::complaints::Complaints;
 use super::gather::gather;
@@ -309,8 +309,11 @@ impl Call {
         // An idle connection that the other end closes at the same moment is nobody's fault; on a new one that is
         // no explanation. A process of a pool may as well have ended, and is left for another.
         let is_unanswered = matches!(fault, Fault::Unanswered(_) | Fault::Owed(_));
-        let is_coincidence = is_unanswered && is_reused && !self.link.upstream.is_pool();
-        Box::new(Failure { fault: fault.into(), pick, may_repeat, is_coincidence })
+        let at_once = match is_unanswered && is_reused && !self.link.upstream.is_pool() {
+            true => AtOnce::Coincidence,
+            false => AtOnce::Never,
+        };
+        Box::new(Failure { fault: fault.into(), pick, may_repeat, at_once })
     }
 
     /// Whether it has switched to what it was asked for, and to nothing else (RFC 9110 section 7.8).

@@ -6,7 +6,7 @@
 
 use super::about::About;
 use super::answer::{AnswerError, AnswerHead, to_client};
-use super::attempts::{self, Attempt, Begun, Failure, until_answered};
+use super::attempts::{self, AtOnce, Attempt, Begun, Failure, until_answered};
 use super::call::announced;
 use super::fields::RequestTrailers;
 use super::link::Link;
@@ -126,8 +126,8 @@ impl Attempt for Multiplexed {
                 }
                 if head.status == Status::NOT_MODIFIED.0 && !self.is_conditional {
                     let fault = Fault::Answer(AnswerError::UnaskedNotModified).into();
-                    let (may_repeat, is_coincidence) = (false, false);
-                    return Err(Box::new(Failure { fault, pick: None, may_repeat, is_coincidence }));
+                    let (may_repeat, at_once) = (false, AtOnce::Never);
+                    return Err(Box::new(Failure { fault, pick: None, may_repeat, at_once }));
                 }
                 let answered = |pick: &mut Selection| pick.answered(&self.link.upstream, &self.routing);
                 let cookie = pick.as_mut().and_then(answered);
@@ -143,8 +143,12 @@ impl Attempt for Multiplexed {
                     matches!(fault, Fault::Unaccepted) && self.may_repeat && self.upload.is_held;
                 let may_repeat = is_lost || is_unaccepted;
                 // The connection was on its way out, most often.
-                let is_coincidence = is_lost;
-                Err(Box::new(Failure { fault: fault.into(), pick: pick.take(), may_repeat, is_coincidence }))
+                let at_once = match &fault {
+                    Fault::Stream(Http2Error::PassedOver) => AtOnce::BehindOthers,
+                    _ if is_lost => AtOnce::Coincidence,
+                    _ => AtOnce::Never,
+                };
+                Err(Box::new(Failure { fault: fault.into(), pick: pick.take(), may_repeat, at_once }))
             }
         }
     }
@@ -181,7 +185,7 @@ impl Multiplexed {
     /// longer held cannot.
     fn repeats(&self, error: &Http2Error) -> bool {
         let is_safe = match error {
-            Http2Error::Unprocessed => true,
+            Http2Error::Unprocessed | Http2Error::PassedOver => true,
             Http2Error::Lost(_) | Http2Error::Broken(_) => self.may_repeat,
             Http2Error::Reset(_) | Http2Error::Misbehaved(_) => false,
         };
