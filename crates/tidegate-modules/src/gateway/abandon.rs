@@ -16,6 +16,7 @@ use std::future::{Future, poll_fn};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tidegate_client::Connection;
+use tidegate_core::log;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::{runtime, timer};
 use tidegate_wire::fastcgi::{self, ResponseDecoder};
@@ -41,7 +42,7 @@ pub(super) fn finish(mut line: Checkout, content: Content, patience: Duration) {
     let may_stay = line.pick.as_mut().is_none_or(Selection::outlasts_answer);
     if line.connection.awaits_end_mark() {
         let patience = if may_stay { patience } else { PATIENCE.min(patience) };
-        runtime::try_with(|runtime| runtime.spawn_awaited(await_script(line, patience)));
+        runtime::try_with(|runtime| runtime.spawn_awaited(await_script(line, patience, may_stay)));
         return;
     }
     if !content.ends_with_record() {
@@ -88,12 +89,12 @@ async fn await_end(line: Checkout, mut content: Content, patience: Duration) {
 }
 
 /// Waits for the end of a script; there are no more of them than places.
-async fn await_script(line: Checkout, patience: Duration) {
+async fn await_script(line: Checkout, patience: Duration, may_stay: bool) {
     let mut deadline = Box::pin(timer::after(patience));
     let mut left = SCRIPT_SURPLUS;
-    poll_fn(|cx| {
+    let is_late = poll_fn(|cx| {
         if deadline.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(());
+            return Poll::Ready(true);
         }
         let mut turn = SURPLUS;
         while left > 0 {
@@ -110,9 +111,17 @@ async fn await_script(line: Checkout, patience: Duration) {
                 return Poll::Pending;
             }
         }
-        Poll::Ready(())
+        Poll::Ready(false)
     })
     .await;
+    let why = match (is_late, left) {
+        (true, _) if may_stay => format!("it had {patience:?} for that"),
+        (true, _) => format!("others that go on have half of the places, and it had {patience:?}"),
+        (false, 0) => format!("it has written more than {} MiB for nobody", SCRIPT_SURPLUS >> 20),
+        (false, _) => return,
+    };
+    let name = line.pick.as_ref().and_then(Selection::pool_name).unwrap_or("cgi");
+    log::warn(format_args!("pool {name}: a script that has answered and goes on is ended: {why}"));
 }
 
 /// Lets go of an answer that has not ended.

@@ -162,6 +162,9 @@ pub(super) async fn until_answered<A: Attempt>(mut request: A, begun: Begun) -> 
                 Err(refused) => {
                     let (error, about) = (attempts.before.take(), request.about());
                     let (link, routing) = request.way();
+                    // Others may have it, and are busy: that is what the client is to know, and when to come again.
+                    let is_last = matches!(refused, Refused::Down { .. });
+                    let error = error.filter(|_| is_last);
                     let error = error.map_or_else(|| refuse(link, &about, &refused), |error| *error);
                     return error.told(link, routing);
                 }

@@ -38,6 +38,7 @@ struct State {
     sequence: u64,
     division: u64,
     is_supervised: bool,
+    most_places: usize,
     ends_hung: bool,
     members: Vec<Arc<Member>>,
     /// Left out of the last update, with requests under way.
@@ -176,6 +177,7 @@ impl Pool {
             sequence: 0,
             division: 0,
             is_supervised: false,
+            most_places: 0,
             ends_hung: false,
             members: Vec::new(),
             leaving: Vec::new(),
@@ -269,6 +271,7 @@ impl Pool {
         state.sequence = update.sequence;
         state.division = update.division;
         state.is_supervised = update.is_supervised;
+        state.most_places = update.most_places;
         state.ends_hung = update.ends_hung;
         let mut known = std::mem::take(&mut state.members);
         for PoolMember { address, places, whole } in update.members {
@@ -357,9 +360,22 @@ impl Lease {
         self.is_answered.set(true);
     }
 
-    /// The process goes on behind its answer. Whether it may take its time: half of the places may be taken by such.
+    pub(super) fn pool_name(&self) -> &str {
+        &self.pool.name
+    }
+
+    /// The process goes on behind its answer. Whether it may take its time: half of the places that there may be can be taken by such,
+    /// of which this server process has the share that it has of those that there are.
     pub(super) fn outlasts_answer(&self) -> bool {
-        let most = (self.pool.places.limits().places / 2).max(1);
+        let most = {
+            let state = self.pool.read();
+            let of_all = |places: fn(&Member) -> &AtomicUsize| -> usize {
+                state.members.iter().map(|member| places(member).load(Relaxed)).sum()
+            };
+            let (own, whole) = (of_all(|member| &member.places), of_all(|member| &member.whole).max(1));
+            (state.most_places.saturating_mul(own) / whole).max(own)
+        };
+        let most = (most / 2).max(1);
         let is_one_more = |count: usize| (count < most).then_some(count + 1);
         let counted = self.pool.outlasting.fetch_update(Relaxed, Relaxed, is_one_more).is_ok();
         self.outlasts.set(counted);

@@ -159,6 +159,7 @@ mod tests {
         let address = |port: &u16| PoolAddress::Tcp(([127, 0, 0, 1], *port).into());
         PoolUpdate {
             is_supervised: true,
+            most_places: 0,
             name: "app".into(),
             sequence: 1,
             division: 0,

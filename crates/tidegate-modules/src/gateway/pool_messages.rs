@@ -97,6 +97,9 @@ pub struct PoolUpdate {
     /// Its processes are started here, and one that has ended is replaced.
     #[serde(default)]
     pub is_supervised: bool,
+    /// Places that it may come to have of all server processes: those of as many processes as there may be. 0 where that is not known.
+    #[serde(default)]
+    pub most_places: usize,
     /// A member that has left a request without an answer until its deadline is ended: it gets no further ones.
     pub ends_hung: bool,
     /// Sockets of its own that no process accepts connections on: what waits in their backlogs is dropped before another

@@ -230,6 +230,14 @@ impl Selection {
         }
     }
 
+    /// Of the pool whose process it is.
+    pub(super) fn pool_name(&self) -> Option<&str> {
+        match &self.permit {
+            Permit::Lease(lease) => Some(lease.pool_name()),
+            Permit::Nothing | Permit::Place { .. } | Permit::Member(_) => None,
+        }
+    }
+
     /// Of a process of ours: tells when nobody accepts connections there any more.
     pub(super) fn attended(&self) -> Option<Attended> {
         match &self.permit {

@@ -534,6 +534,20 @@ fn ask(server: &Server, request: &Request) -> Result<ExitCode> {
 
 /// Asks, and says what has been done where the server has nothing to tell of it.
 fn ask_and_say(server: &Server, request: &Request, done: &str) -> Result<ExitCode> {
+    // The usual control socket may be that of a server with other settings. A reload and a stop name them themselves.
+    let is_order = matches!(
+        request,
+        Request::LogLevel(_)
+            | Request::Lift(_)
+            | Request::LiftAll
+            | Request::Steer { .. }
+            | Request::RestartPool(_)
+            | Request::ReopenLogs
+            | Request::Upgrade { .. }
+    );
+    if is_order && let Some(config) = named_config(server)? {
+        server.ask_for(&Request::Of(config))?;
+    }
     let reply = server.ask(request)?;
     if reply.is_ok {
         // What strangers have chosen is among it.

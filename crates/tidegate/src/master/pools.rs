@@ -265,6 +265,7 @@ mod tests {
     fn update(name: &str) -> PoolUpdate {
         PoolUpdate {
             is_supervised: true,
+            most_places: 0,
             name: name.into(),
             sequence: 1,
             division: 0,

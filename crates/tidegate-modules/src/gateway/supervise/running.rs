@@ -464,6 +464,7 @@ impl Running {
             sequence,
             division: 0,
             is_supervised: self.machine.is_some(),
+            most_places: self.machine.as_ref().map_or(0, Machine::most_places),
             ends_hung: self.machine.as_ref().is_some_and(Machine::ends_hung),
             members,
             unattended,

@@ -55,7 +55,7 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Lists stored responses, those that were used last first
+    /// Lists stored responses, by URL unless `--sort` says otherwise
     Ls(LsArguments),
     /// Shows the stored responses of a URL, each variant with its fields
     Show(ShowArguments),

@@ -46,6 +46,11 @@ impl Machine {
         !self.rules.is_shared
     }
 
+    /// Places of as many processes as there may be.
+    pub(in crate::gateway::supervise) fn most_places(&self) -> usize {
+        self.rules.max.saturating_mul(self.rules.places)
+    }
+
     pub(in crate::gateway::supervise) fn sequence(&self) -> u64 {
         self.sequence
     }
