@@ -164,9 +164,9 @@ impl Connection {
             let piece = &data[at..data.len().min(at.saturating_add(room))];
             cx.decoded += 1;
             match incoming.take(piece, most) {
-                Ok(used) => {
+                Ok((used, content)) => {
                     at += used;
-                    self.window = self.window.wrapping_add(used as u32);
+                    self.window = self.window.wrapping_add(content as u32); // the framing of chunks is no progress
                     request.received += used as u64;
                 }
                 Err(refusal) => {
@@ -242,13 +242,13 @@ impl Incoming {
         }
     }
 
-    /// Decodes the front of `data`, which is not empty; the bytes used.
-    fn take(&mut self, data: &[u8], limit: u64) -> Result<usize, Refusal> {
+    /// Decodes the front of `data`, which is not empty; the bytes used, and those of content among them.
+    fn take(&mut self, data: &[u8], limit: u64) -> Result<(usize, usize), Refusal> {
         let decoder = match self {
             Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. } => decoder,
             Incoming::Tunnel(sink) => {
                 sink.push(data);
-                return Ok(data.len());
+                return Ok((data.len(), data.len()));
             }
         };
         let decoded = decoder.decode(data).map_err(Refusal::Malformed)?;
@@ -272,7 +272,7 @@ impl Incoming {
                 *left = left.checked_sub(decoded.consumed as u64).ok_or(Refusal::TooMuchToDiscard)?;
             }
         }
-        Ok(decoded.consumed)
+        Ok((decoded.consumed, decoded.data.len()))
     }
 }
 
