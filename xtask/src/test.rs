@@ -135,6 +135,8 @@ fn steps(arguments: &Arguments) -> Result<Vec<Step>> {
     // is what the step before has looked at.
     let lean = "clippy --workspace --lib --no-default-features --features tidegate-testkit/server --locked -- -D warnings";
     let lean: Vec<&str> = lean.split(' ').collect();
+    // And its tests: the profile stands for those of libraries.
+    let lean_tests = [&lean[..3], &["--profile", "test"], &lean[3..]].concat();
     Ok(vec![
         step(TOOLS, task(&["tools", "--for", "test"])?),
         step("fmt", cargo(&["fmt", "--all", "--check"])),
@@ -144,6 +146,7 @@ fn steps(arguments: &Arguments) -> Result<Vec<Step>> {
             cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
         ),
         step("lean", cargo(&lean)),
+        step("lean-tests", cargo(&lean_tests)),
         step("docs", docs),
         // Before whatever builds the program, which takes it in.
         with_tools("console", task(&["console", "--test"])?),

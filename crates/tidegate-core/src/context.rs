@@ -24,8 +24,9 @@ use tidegate_wire::h2::Section;
 
 /// Bytes read in one call.
 const READ_BUFFER: usize = 64 << 10;
-/// Bytes for which there is room from the start in what is kept for each connection. So much the allocator maps by itself
-/// (`M_MMAP_THRESHOLD` of mallopt(3)): it grows by moving pages, and leaves no holes where it was. What is not used takes no memory.
+/// Bytes for which there is room from the start in what is kept for each connection. As long as nothing larger was freed the allocator
+/// maps so much by itself (`M_MMAP_THRESHOLD` of mallopt(3)): it grows by moving pages, and leaves no holes where it was. What is not
+/// used takes no memory.
 pub(crate) const MAPPED: usize = 256 << 10;
 
 /// What a running connection may touch: everything of the worker but the connections, so that none can

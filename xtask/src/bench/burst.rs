@@ -87,7 +87,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             cpu::resident_bytes(&server.processes()?)?
         };
         let (all, bursts) = alternate(arguments, &list)?;
-        rest(Duration::from_secs(arguments.rest.into()));
+        host::rest(Duration::from_secs(arguments.rest.into()));
         let after = cpu::resident_bytes(&server.processes()?)?;
         let mebibytes = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
         table.row([
@@ -126,12 +126,4 @@ fn hit(list: &std::path::Path, clients: u32, seconds: u32) -> Result<Load> {
     arguments.push(list.display().to_string());
     arguments.extend(words(&format!("-c {clients} -t {seconds}s --timeout 30s")));
     generator::run(&arguments)
-}
-
-/// Lets time pass: memory is given back on a server's own timers.
-fn rest(time: Duration) {
-    let until = Instant::now() + time;
-    while let Some(left) = until.checked_duration_since(Instant::now()) {
-        std::thread::park_timeout(left);
-    }
 }

@@ -6,7 +6,7 @@
 //! small requests a second on top.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -231,10 +231,7 @@ fn watch(mut load: Running, server: &Server) -> Result<Watched> {
     while load.is_running()? {
         resident = resident.max(cpu::resident_bytes(&server.processes()?)?);
         kernel = kernel.max(kernel_tcp_bytes()?);
-        let until = Instant::now() + Duration::from_millis(500);
-        while let Some(left) = until.checked_duration_since(Instant::now()) {
-            std::thread::park_timeout(left);
-        }
+        host::rest(Duration::from_millis(500));
     }
     Ok(Watched { load: load.finish()?, resident, kernel })
 }

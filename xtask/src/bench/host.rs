@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -17,6 +18,14 @@ const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 /// Servers run on this processor, the generator on the other.
 pub const SERVER_PROCESSOR: &str = "0";
 pub const GENERATOR_PROCESSOR: &str = "1";
+
+/// Lets time pass: memory is given back, and figures change, on a server's own timers.
+pub fn rest(time: Duration) {
+    let until = Instant::now() + time;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        std::thread::park_timeout(left);
+    }
+}
 
 /// Fails where server and generator could not be kept apart, and raises the bound on descriptors to what
 /// the machine allows; the children inherit it.

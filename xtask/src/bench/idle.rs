@@ -4,7 +4,7 @@
 //! all stayed. What the processes of the server hold resident is read before and meanwhile. Memory of the kernel is not counted, nor
 //! are pages of files: programs and libraries, whose share changes with who else maps them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -93,13 +93,6 @@ pub fn bytes(connections: u32) -> Result<f64> {
     Ok((after as f64 - before as f64) / f64::from(connections))
 }
 
-fn pause(time: Duration) {
-    let until = Instant::now() + time;
-    while let Some(left) = until.checked_duration_since(Instant::now()) {
-        std::thread::park_timeout(left);
-    }
-}
-
 /// Resident bytes before and with the connections.
 fn measure(server: &Server, connections: u32) -> Result<(u64, u64)> {
     // What the first requests make a server set up is no part of a connection.
@@ -110,7 +103,7 @@ fn measure(server: &Server, connections: u32) -> Result<(u64, u64)> {
         }
     }
     // Nor is what a server sets up in its first seconds, whether anybody comes or not.
-    pause(Duration::from_secs(REST.into()));
+    host::rest(Duration::from_secs(REST.into()));
     let before = cpu::resident_bytes(&server.processes()?)?;
     let seconds = connections / OPENED_PER_SECOND + 1 + REST;
     let mut load = generator::start(&words(&format!(
@@ -121,7 +114,7 @@ fn measure(server: &Server, connections: u32) -> Result<(u64, u64)> {
     let mut readings = Vec::new();
     while load.is_running()? {
         readings.push(cpu::resident_bytes(&server.processes()?)?);
-        pause(INTERVAL);
+        host::rest(INTERVAL);
     }
     let load = load.finish()?;
     let open = load.report["most_open"].as_u64().unwrap_or_default();

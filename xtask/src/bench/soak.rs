@@ -106,10 +106,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let (mut reloads, mut kills) = (0u64, 0u64);
     let end = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() + EVERY < end {
-        let until = Instant::now() + EVERY;
-        while let Some(left) = until.checked_duration_since(Instant::now()) {
-            std::thread::park_timeout(left);
-        }
+        host::rest(EVERY);
         let resident = cpu::resident_bytes(&server.processes()?)? as f64;
         samples.push(Sample { descriptors: operator.descriptors()? as f64, resident });
         let present = operator.server_processes()?;

@@ -76,6 +76,12 @@ impl Workload {
         format!("{}, {connection}", self.name.trim_end_matches("-close"))
     }
 
+    /// A floor that copies its answer from memory is none where a file can be sent without copying, and that which closes
+    /// connections copies.
+    fn has_floor(&self) -> bool {
+        self.is_small() || !self.closes
+    }
+
     fn floor(&self) -> Kind {
         Kind::Canned { size: self.size, closes: self.closes }
     }
@@ -137,7 +143,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return compare_logs(arguments, &workloads, &kinds, &setup);
     }
     for workload in &workloads {
-        let kinds = [&kinds[..], &[workload.floor()]].concat();
+        let mut kinds = kinds.clone();
+        if workload.has_floor() {
+            kinds.push(workload.floor());
+        }
         setup.copies_files = workload.is_small();
         let servers = start(&kinds, &[false], workload, &setup)?;
         let samples = measure(arguments, workload, &servers)?;
@@ -156,7 +165,7 @@ pub fn series(course: &Course, size: &str, peers: &[Kind], logs: &[bool]) -> Res
     setup.add_document(&workload.document(), workload.size)?;
     let mut kinds = vec![Kind::Tidegate];
     kinds.extend(peers);
-    if logs.len() == 1 {
+    if workload.has_floor() && logs.len() == 1 {
         kinds.push(workload.floor());
     }
     let servers = start(&kinds, logs, &workload, &setup)?;

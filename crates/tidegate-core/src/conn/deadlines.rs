@@ -86,7 +86,6 @@ impl Connection {
                 if self.timer != Timer::Doubt {
                     let age = monotonic_ns().saturating_sub(work.request.started);
                     self.has_left_late = u128::from(age) > DOUBT.as_nanos();
-                    self.window = 0;
                 }
                 let is_over = work.output.as_ref().is_some_and(Output::ends_when_finished);
                 (Timer::Doubt, if is_over { Duration::ZERO } else { DOUBT })

@@ -39,8 +39,11 @@ const SCRIPT_SURPLUS: usize = 16 << 20;
 /// Waits for the end of a request, for so long, without a client. All of the request has been sent, and of the answer
 /// nobody wants more. Of the places of a pool, scripts that have answered take half for so long, and others for a second.
 pub(super) fn finish(mut line: Checkout, content: Content, patience: Duration) {
-    let may_stay = line.pick.as_mut().is_none_or(Selection::outlasts_answer);
+    if let Some(pick) = &mut line.pick {
+        pick.end_try();
+    }
     if line.connection.awaits_end_mark() {
+        let may_stay = line.pick.as_ref().is_none_or(Selection::outlasts_answer);
         let patience = if may_stay { patience } else { PATIENCE.min(patience) };
         runtime::try_with(|runtime| runtime.spawn_awaited(await_script(line, patience, may_stay)));
         return;

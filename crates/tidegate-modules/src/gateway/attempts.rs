@@ -32,7 +32,7 @@ pub(super) enum AtOnce {
 }
 
 impl AtOnce {
-    /// As long as it was so fewer times than this.
+    /// So often for one request.
     fn most(self) -> u32 {
         match self {
             AtOnce::Never => 0,
@@ -103,7 +103,8 @@ impl Failure {
 /// What is known of the attempts so far.
 #[derive(Default)]
 struct Attempts {
-    at_once: u32,
+    /// Sent again at once so often, for each reason.
+    at_once: [u32; 3],
     wants_new: bool,
     /// It has waited so long for a process to be replaced, and does again before it is tried.
     waited: Duration,
@@ -213,9 +214,10 @@ impl Attempts {
         let Failure { fault, pick, may_repeat, at_once } = failure;
         let about = request.about();
         let (link, routing) = request.way();
-        if may_repeat && self.at_once < at_once.most() {
+        let times = &mut self.at_once[at_once as usize];
+        if may_repeat && *times < at_once.most() {
             link.shared.stats.gateway_retries.add(1);
-            self.at_once += 1;
+            *times += 1;
             self.wants_new = true;
             request.rewind();
             return None;

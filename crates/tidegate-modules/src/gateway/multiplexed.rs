@@ -144,7 +144,9 @@ impl Attempt for Multiplexed {
                 let may_repeat = is_lost || is_unaccepted;
                 // The connection was on its way out, most often.
                 let at_once = match &fault {
-                    Fault::Stream(Http2Error::PassedOver) => AtOnce::BehindOthers,
+                    Fault::Stream(Http2Error::PassedOver) | Fault::Owed(Http2Error::PassedOver) => {
+                        AtOnce::BehindOthers
+                    }
                     _ if is_lost => AtOnce::Coincidence,
                     _ => AtOnce::Never,
                 };

@@ -373,8 +373,9 @@ impl Lease {
                 state.members.iter().map(|member| places(member).load(Relaxed)).sum()
             };
             let (own, whole) = (of_all(|member| &member.places), of_all(|member| &member.whole).max(1));
-            (state.most_places.saturating_mul(own) / whole).max(own)
+            state.most_places.saturating_mul(own) / whole
         };
+        let most = most.max(self.pool.places.limits().places); // those that are under way in processes that leave count as well
         let most = (most / 2).max(1);
         let is_one_more = |count: usize| (count < most).then_some(count + 1);
         let counted = self.pool.outlasting.fetch_update(Relaxed, Relaxed, is_one_more).is_ok();

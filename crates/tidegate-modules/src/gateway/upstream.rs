@@ -219,11 +219,15 @@ impl Selection {
         }
     }
 
-    /// Its answer is over, and it is not: whether it may take its time. What it does then is no part of the request.
-    pub(super) fn outlasts_answer(&mut self) -> bool {
+    /// Its answer is over: what it does then is no part of the request.
+    pub(super) fn end_try(&mut self) {
         if let Some(trace) = self.trace.take() {
             trace.end_try();
         }
+    }
+
+    /// Whether a script that goes on behind its answer may take its time.
+    pub(super) fn outlasts_answer(&self) -> bool {
         match &self.permit {
             Permit::Lease(lease) => lease.outlasts_answer(),
             Permit::Nothing | Permit::Place { .. } | Permit::Member(_) => true,

@@ -16,6 +16,7 @@ use crate::revision::ServeOptions;
 use anyhow::{Context, Result, bail};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FlockOperation, Mode, flock};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{geteuid, getppid, getuid};
@@ -295,13 +296,15 @@ const TAKING: Duration = Duration::from_secs(1);
 fn lock_folder(path: &Path) -> Option<File> {
     let folder = File::open(path.parent()?).ok()?;
     let deadline = Instant::now() + TAKING;
-    while flock(&folder, FlockOperation::NonBlockingLockExclusive).is_err() {
-        if Instant::now() >= deadline {
-            return None;
+    loop {
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(folder),
+            Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => {
+                std::thread::park_timeout(Duration::from_millis(5));
+            }
+            Err(_) => return None, // it is held all the time, or the file system knows no such lock
         }
-        std::thread::park_timeout(Duration::from_millis(5));
     }
-    Some(folder)
 }
 
 impl Drop for Draft {
